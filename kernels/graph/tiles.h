@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Truncated multi-source BFS and the `lists` storage of distance classes (models design, 2.3 and 2.4). Distances are taken on
+// the symmetrised graph of the sequence. Same bytes for any thread count.
+#pragma once
+
+#include "core/result.h"
+#include "kernels/graph/csr.h"
+#include "kernels/types.h"
+
+#include <stop_token>
+#include <vector>
+
+namespace megagraph::kernels {
+
+/// Owner of one TileListsView.
+struct TileLists {
+    int64_t queryBlocks = 0, keyBlocks = 0, mapStride = 0, rankStride = 0;
+    std::vector<uint8_t> map;
+    std::vector<uint32_t> rank, offsets;
+    std::vector<int64_t> tileStart, blockStart;
+    std::vector<uint16_t> entries;
+    int64_t nearPairs = 0, touchedTiles = 0, denseTiles = 0, constTiles = 0;
+    int64_t bytes() const;
+    TileListsView view() const;
+};
+
+struct TileSummary {
+    int64_t nearPairs = 0, touchedTiles = 0, listTiles = 0, denseTiles = 0, constTiles = 0;
+    std::vector<double> hopPairs; // [K + 1] pairs at distance 0..K
+};
+
+/// `graph` symmetric, in token order, `graphToken`: one more token (index N) after the nodes, without list entries.
+/// Query rows [queryBegin, queryEnd) of the sequence, key intervals [keyCuts[c], keyCuts[c+1]): one TileLists per interval,
+/// each with its own 64 grid starting at the interval's first token. Errors: InvalidInput (K > 11, cuts), Cancelled.
+Result<std::vector<TileLists>> buildTileLists(CsrView graph, int32_t hops, int64_t queryBegin, int64_t queryEnd,
+                                              std::span<const int64_t> keyCuts, const ParallelFor& parallel, std::stop_token stop);
+/// Counts without storing, for GraphStats: row c of the result is (intervals queryCuts[c]) x (intervals keyCuts).
+Result<std::vector<TileSummary>> summarizeTiles(CsrView graph, int32_t hops, std::span<const int64_t> cuts,
+                                                const ParallelFor& parallel, std::stop_token stop); // C * C, row-major
+/// Distance class 0..K of one source to all nodes by plain truncated BFS; K + 1 for everything else. The oracle.
+std::vector<uint8_t> plainDistances(CsrView graph, int64_t source, int32_t hops);
+
+} // namespace megagraph::kernels
