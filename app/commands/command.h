@@ -13,7 +13,12 @@
 
 namespace megagraph::app {
 
-struct Verb { CLI::App* app; std::function<int()> run; };
+/// `supervises`, when set and true, says that this call supervises a run and takes INT, TERM and HUP itself.
+struct Verb {
+    CLI::App* app;
+    std::function<int()> run;
+    std::function<bool()> supervises = {};
+};
 
 /// Shared state of one invocation.
 struct Invocation {
@@ -40,5 +45,9 @@ Verb addWatch(CLI::App& root, Invocation& invocation);
 Verb addStop(CLI::App& root, Invocation& invocation);
 Verb addRuns(CLI::App& root, Invocation& invocation);
 Verb addLibrary(CLI::App& root, Invocation& invocation);
+
+using AddVerb = Verb (*)(CLI::App& root, Invocation& invocation);
+/// The verbs of this build, in the order of --help (app/commands/verbs.cpp).
+std::vector<AddVerb> allVerbs();
 
 } // namespace megagraph::app

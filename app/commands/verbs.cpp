@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "app/commands/command.h"
+
+namespace megagraph::app {
+
+std::vector<AddVerb> allVerbs()
+{
+    return {
+        addDoctor,
+    };
+}
+
+} // namespace megagraph::app
