@@ -16,6 +16,8 @@ namespace megagraph {
 enum class InitKind { Zero, One, LinearUniform, Normal, Glorot, DecayTable, LinearUniformScaled };
 enum class ParameterGroup { Main, Gcn };
 
+constexpr int64_t kDegreeRows = 512; // degrees are clamped to 511
+
 struct ParameterSpec {
     std::string name;           // "embed.feature.weight", "block0.attention.query.weight", "head.output.bias", "bias_table"
     std::vector<int64_t> shape; // row-major; Linear weights are [out, in]
