@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/allocator.h"
+
+#include "core/precision.h"
+
+#include <algorithm>
+#include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <fstream>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+
+namespace megagraph::runtime {
+namespace {
+
+struct Place {
+    MemoryCategory category = MemoryCategory::Activations;
+    const char* op = "";
+    const char* tensor = "";
+    int64_t layer = -1;
+};
+thread_local Place place;
+
+struct Counters {
+    std::mutex mutex;
+    MemoryState state;
+    int64_t budget = 0, base = 0;
+    OutOfMemoryReport last;
+};
+Counters& counters()
+{
+    static auto* const all = new Counters; // lives until the last free of the process
+    return *all;
+}
+
+// In front of every block: 64 B keep the data aligned for vector loads.
+struct Header {
+    int64_t bytes;
+    MemoryCategory category;
+    uint64_t magic;
+};
+constexpr size_t kHeaderBytes = 64;
+constexpr uint64_t kMagic = 0x4d47424c4f434b31u;
+static_assert(sizeof(Header) <= kHeaderBytes);
+
+[[noreturn]] void refuse(Counters& all, int64_t requested, MemoryCategory category, const char* tensor, bool fromSystem)
+{
+    OutOfMemoryReport report;
+    report.op = place.op;
+    report.tensor = tensor;
+    report.category = category;
+    report.layer = place.layer;
+    report.requested = requested;
+    report.inUse = all.state.current + all.base;
+    report.budget = all.budget;
+    report.categories = all.state.categories;
+    report.categories[size_t(MemoryCategory::Base)] = all.base;
+    report.fromSystem = fromSystem;
+    all.last = report;
+    const std::string what = fmt::format(
+        "memory: {}{}{}: {} bytes for {} do not fit, {} of {} bytes are in use; use a plan with more ranks, recomputation or "
+        "fused attention",
+        report.tensor.empty() ? "a tensor" : report.tensor, report.op.empty() ? "" : " of ", report.op, requested,
+        memoryCategoryName(category), report.inUse, fromSystem ? int64_t(0) : report.budget);
+    throw c10::OutOfMemoryError(what); // without a back trace: it costs seconds
+}
+
+void charge(int64_t bytes, MemoryCategory category, const char* tensor)
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    MemoryState& state = all.state;
+    if (all.budget > 0 && state.current + all.base + bytes > all.budget)
+        refuse(all, bytes, category, tensor, false);
+    state.current += bytes;
+    int64_t& own = state.categories[size_t(category)];
+    own += bytes;
+    state.categoryPeaks[size_t(category)] = std::max(state.categoryPeaks[size_t(category)], own);
+    if (state.current > state.peak) {
+        state.peak = state.current;
+        state.atPeak = state.categories;
+    }
+}
+
+void release(int64_t bytes, MemoryCategory category)
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    all.state.current -= bytes;
+    all.state.categories[size_t(category)] -= bytes;
+}
+
+void freeBlock(void* data)
+{
+    if (data == nullptr)
+        return;
+    auto* const header = reinterpret_cast<Header*>(static_cast<char*>(data) - kHeaderBytes);
+    MEGAGRAPH_CHECK(header->magic == kMagic, "a block was freed that the counting allocator did not make");
+    header->magic = 0;
+    release(header->bytes, header->category);
+    std::free(header);
+}
+
+class CountingAllocator final : public c10::Allocator {
+  public:
+    c10::DataPtr allocate(size_t size) override
+    {
+        const c10::Device cpu(c10::DeviceType::CPU);
+        if (size == 0)
+            return {nullptr, nullptr, &freeBlock, cpu};
+        const int64_t bytes = roundedBytes(int64_t(size));
+        charge(bytes, place.category, place.tensor);
+        void* block = nullptr;
+        if (posix_memalign(&block, kHeaderBytes, size_t(bytes) + kHeaderBytes) != 0) {
+            release(bytes, place.category);
+            Counters& all = counters();
+            const std::lock_guard lock(all.mutex);
+            refuse(all, bytes, place.category, place.tensor, true);
+        }
+        new (block) Header{bytes, place.category, kMagic};
+        void* const data = static_cast<char*>(block) + kHeaderBytes;
+        return {data, data, &freeBlock, cpu};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &freeBlock; }
+    void copy_data(void* dest, const void* src, std::size_t count) const override { default_copy_data(dest, src, count); }
+};
+
+int64_t statusBytes(const std::string& key)
+{
+    std::ifstream file("/proc/self/status");
+    for (std::string line; std::getline(file, line);)
+        if (line.rfind(key, 0) == 0)
+            return std::strtoll(line.c_str() + key.size(), nullptr, 10) * 1024;
+    return 0;
+}
+
+} // namespace
+
+MemoryScope::MemoryScope(MemoryCategory category, const char* op, const char* tensor, int64_t layer)
+    : category_(place.category), op_(place.op), tensor_(place.tensor), layer_(place.layer)
+{
+    place = {category, op != nullptr ? op : place.op, tensor != nullptr ? tensor : "", layer >= 0 ? layer : place.layer};
+}
+
+MemoryScope::~MemoryScope() { place = {category_, op_, tensor_, layer_}; }
+
+MemoryCharge::MemoryCharge(MemoryCategory category, int64_t bytes, const char* tensor) : category_(category)
+{
+    const int64_t rounded = roundedBytes(bytes);
+    charge(rounded, category, tensor);
+    bytes_ = rounded;
+}
+
+MemoryCharge::MemoryCharge(MemoryCharge&& other) noexcept
+    : category_(other.category_), bytes_(std::exchange(other.bytes_, 0))
+{
+}
+
+MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept
+{
+    if (this != &other) {
+        if (bytes_ > 0)
+            release(bytes_, category_);
+        category_ = other.category_;
+        bytes_ = std::exchange(other.bytes_, 0);
+    }
+    return *this;
+}
+
+MemoryCharge::~MemoryCharge()
+{
+    if (bytes_ > 0)
+        release(bytes_, category_);
+}
+
+MemoryState memoryState()
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    return all.state;
+}
+
+void resetMemoryPeak()
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    all.state.peak = all.state.current;
+    all.state.atPeak = all.state.categoryPeaks = all.state.categories;
+}
+
+OutOfMemoryReport lastOutOfMemory()
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    return all.last;
+}
+
+void installCountingAllocator()
+{
+    static auto* const allocator = new CountingAllocator; // outlives every tensor
+    // a priority above every default, so that no later registration replaces it
+    c10::SetAllocator(c10::DeviceType::CPU, allocator, 255);
+}
+
+void setMemoryBudget(int64_t budgetBytes, int64_t baseBytes)
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    all.budget = budgetBytes;
+    all.base = baseBytes;
+}
+
+int64_t memoryBase()
+{
+    Counters& all = counters();
+    const std::lock_guard lock(all.mutex);
+    return all.base;
+}
+
+int64_t residentBytes() { return statusBytes("VmRSS:"); }
+int64_t residentPeakBytes() { return statusBytes("VmHWM:"); }
+
+} // namespace megagraph::runtime
