@@ -55,7 +55,28 @@ struct Profile {
     const ProfileConstant* constant(const std::string& name) const;
 };
 
-/// One job of a profiling worker; the worker answers with one ProfilePoint per phase it measured.
+/// One job of a profiling worker; the worker answers with one ProfilePoint per phase it measured (same kind, key and x, plus
+/// key "phase": "forward" | "backward" where there are two). All ranks get the same list and keep the same order. Time of a
+/// point = slowest rank (barrier before each repeat), bytes = largest rank. Jobs of a quick profile:
+///   layer      {"layer":"embed|block|head", "recompute":"none|block", "attention":"fused|materialised",
+///               "exchange":"none|ring|gather|reduce", "ranks":"R"}  x {"n"}
+///     R ranks run at the same time, the others wait. exchange none: each rank on its own on the first n tokens of the (first)
+///     sequence, so R > 1 is the co-run slow-down; else ONE sequence of n tokens over R context ranks, cut as a plan cuts it.
+///     For embed and head x.n is the rows of one rank (exchange none). head includes the loss. Input of block and head: a
+///     random [rows, d] leaf that requires a gradient. saved_bytes = counted bytes after forward - before (backward: 0);
+///     peak_bytes = highest counted bytes inside the phase - (bytes before forward + saved_bytes), at least 0. Block points
+///     may add x "attention_ns" and "exchange_ns": the part of median_ns inside attention kernels and waits of the communicator.
+///   attention  {"path":"fused|materialised|edges|linear", "bias":"lists|none", "ranks":"R"}  x {"n_q","n_k"}
+///     forward and backward of one attention call, all heads, query rows [0, n_q) against keys [0, n_k); the point adds
+///     x "near_pairs", "tiles" (fused) or "entries" (edges).
+///   collective {"op":"all_reduce|all_gather|reduce_scatter", "ranks":"R"}  x {"bytes"}   bytes of the whole tensor
+///   p2p        {"op":"ring", "ranks":"R"}  x {"bytes"}          one startRing + waitRing of that many bytes
+///   optimizer  {"ranks":"R"}  x {"parameters"}                  clip (if the model clips) and update of the real parameters
+///   memory     {"what":"base"}                                  constant process_base_bytes; point saved_bytes
+///   memory     {"what":"sequence", "attention", "exchange", "ranks":"R"}  x {"n"}   saved_bytes = counted bytes kept by the
+///     sequence of a plan with R context ranks (lists, edges, features, labels), before any step
+///   memory     {"what":"state"}  saved_bytes = counted bytes of parameters, gradients and optimizer state after one step
+///   host       {"ranks":"R"}                                    one training step minus its layers, reduces and update
 struct ProfileJob {
     std::string kind;
     std::map<std::string, std::string> key;
