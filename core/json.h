@@ -16,16 +16,20 @@ namespace megagraph {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses text that came from `file` (a name for messages). InvalidInput with line and column.
+/// Parses text that came from `file` (a name for messages). InvalidInput with line and column; a repeated key is a fault.
 Result<Json> parseJson(const std::string& text, const std::string& file);
 /// Reads and parses a file (at most 8 MiB, regular, not a link loop). NotFound / Io / InvalidInput.
 Result<Json> readJsonFile(const std::string& path);
-/// Canonical text: keys sorted, no spaces, numbers shortest round trip. The SHA-256 of it identifies a document.
+/// Canonical text: keys sorted, no spaces, numbers shortest round trip (600.0 and 600 are the same number, "600"). The
+/// SHA-256 of it identifies a document.
 std::string canonicalText(const Json& value);
-/// Writes by temporary file, fsync, rename; the folder is synced too.
+/// Writes by temporary file (mode 0600), fsync, rename; the folder is synced too.
 Result<Ok> writeFileAtomically(const std::string& path, const std::string& bytes);
+/// The name of `names` with the smallest edit distance to `name`; "" when none is near (at most a third of it differs).
+std::string nearestName(const std::string& name, const std::vector<std::string>& names);
 
-/// A cursor on one JSON object that collects the first fault and knows which keys were read.
+/// A cursor on one JSON object that collects the first fault and knows which keys were read. Copies and children share
+/// that knowledge; the JSON value must outlive them.
 /// Usage: ObjectReader r(json, "model.json", ""); r.get("width", spec.width, 1, 65536); ... return r.finish();
 class ObjectReader {
   public:
@@ -33,7 +37,7 @@ class ObjectReader {
 
     ObjectReader child(const char* key);                    ///< required object
     std::vector<ObjectReader> children(const char* key);    ///< required array of objects
-    bool has(const char* key) const;
+    bool has(const char* key) const;                        ///< also makes the key known
     const Json* raw(const char* key);                       ///< marks the key as read; null and a fault when missing
 
     void get(const char* key, std::string& out);
@@ -54,10 +58,14 @@ class ObjectReader {
 
   private:
     struct Shared;
-    const Json* value_;
-    std::string file_, path_;
-    std::vector<std::string> read_;
-    bool skipUnknown_ = false;
+    ObjectReader(const Json* value, std::string path, std::shared_ptr<Shared> shared);
+    const Json* find(const char* key, const char* expected); // null and a fault when missing
+    void wrong(const char* key, const char* what, const Json& got, const std::string& expected);
+    std::string pathOf(const char* key) const;
+    template <class T> void getList(const char* key, std::vector<T>& out, const char* expected);
+
+    const Json* value_; // null: the object itself is missing, which is already a fault
+    std::string path_;
     std::shared_ptr<Shared> shared_;
 };
 
