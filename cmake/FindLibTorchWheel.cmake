@@ -23,9 +23,14 @@ find_package_handle_standard_args(LibTorchWheel
     REASON_FAILURE_MESSAGE "run packaging/setup.sh, or set Torch_ROOT to an unpacked LibTorch 2.11.0")
 if(LibTorchWheel_FOUND AND NOT TARGET LibTorch::cpu)
     get_filename_component(LibTorch_LIB ${LibTorch_CPU} DIRECTORY)
+    # the wheel carries headers of another fmt than the system's library: ours must be found first
+    find_path(LibTorch_FMT fmt/format.h REQUIRED)
+    set(LibTorch_FMT_FIRST ${CMAKE_BINARY_DIR}/system-fmt)
+    file(MAKE_DIRECTORY ${LibTorch_FMT_FIRST})
+    file(CREATE_LINK ${LibTorch_FMT}/fmt ${LibTorch_FMT_FIRST}/fmt SYMBOLIC)
     add_library(LibTorch::cpu INTERFACE IMPORTED)
     set_target_properties(LibTorch::cpu PROPERTIES
-        INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${LibTorch_INCLUDE};${LibTorch_INCLUDE}/torch/csrc/api/include"
+        INTERFACE_INCLUDE_DIRECTORIES "${LibTorch_FMT_FIRST};${LibTorch_INCLUDE};${LibTorch_INCLUDE}/torch/csrc/api/include"
         INTERFACE_LINK_LIBRARIES "${LibTorch_CPU};${LibTorch_C10}"
         INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO")
 endif()
