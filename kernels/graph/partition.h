@@ -14,6 +14,7 @@ struct PartitionOptions {
     int64_t parts = 2, seed = 1;
     std::string method = "metis"; // "metis" "greedy" "blocks"
     bool balanceEdges = true;     // second constraint besides nodes
+    bool nested = false;          // always recursive bisection: neighbouring part numbers are neighbouring regions
 };
 struct Partition {
     std::vector<int32_t> part;    // [N]
@@ -21,6 +22,9 @@ struct Partition {
     int64_t repaired = 0;         // nodes moved by the guard
     std::string method;           // what really made it
 };
+/// Errors: InvalidInput when 1 <= parts <= max(nodes, 1) does not hold.
 Result<Partition> partition(CsrView graph, const PartitionOptions& options);
+/// Version of the library behind it, "5.1.0": part of cache keys.
+std::string partitionerVersion();
 
 } // namespace megagraph::kernels

@@ -7,6 +7,7 @@
 #include "kernels/graph/csr.h"
 #include "kernels/types.h"
 
+#include <memory>
 #include <stop_token>
 #include <vector>
 
@@ -29,9 +30,10 @@ struct TileSummary {
     std::vector<double> hopPairs; // [K + 1] pairs at distance 0..K
 };
 
-/// `graph` symmetric, in token order, `graphToken`: one more token (index N) after the nodes, without list entries.
-/// Query rows [queryBegin, queryEnd) of the sequence, key intervals [keyCuts[c], keyCuts[c+1]): one TileLists per interval,
-/// each with its own 64 grid starting at the interval's first token. Errors: InvalidInput (K > 11, cuts), Cancelled.
+/// `graph` symmetric, in token order. Query rows [queryBegin, queryEnd) of the sequence, key intervals
+/// [keyCuts[c], keyCuts[c+1]): one TileLists per interval, each with its own 64 grid starting at the interval's first token.
+/// queryEnd and the last cut may be nodes + 1: the graph token (index N), which has no entries.
+/// Errors: InvalidInput (K > 15, rows, cuts), Cancelled.
 Result<std::vector<TileLists>> buildTileLists(CsrView graph, int32_t hops, int64_t queryBegin, int64_t queryEnd,
                                               std::span<const int64_t> keyCuts, const ParallelFor& parallel, std::stop_token stop);
 /// Counts without storing, for GraphStats: row c of the result is (intervals queryCuts[c]) x (intervals keyCuts).
