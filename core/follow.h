@@ -31,6 +31,9 @@ class RunFollower {
     Result<Lines> poll(size_t maxBytes = 4 << 20);
 
   private:
+    Result<Ok> takeEvents(int64_t maxBytes, Lines& lines);
+    Result<Ok> takeSamples(int64_t maxBytes, Lines& lines);
+
     std::string folder_;
     int64_t journalOffset_ = 0, nextSeq_ = 1, metricsOffset_ = 0;
     int metricsSegment_ = 1;
