@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/functions/support.h"
+
+#include "kernels/attention.h"
+#include "runtime/allocator.h"
+#include "runtime/functions/dense_attention.h"
+
+namespace megagraph::runtime {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+struct State {
+    const DenseTopology* topology;
+    AttentionOptions options;
+    Communicator* ring;
+};
+
+/// Kernels take b' = b - b[far]: a constant per row changes no softmax, and far pairs need no work.
+at::Tensor shiftedTable(const at::Tensor& table, const DenseTopology& topology)
+{
+    return (table - table.narrow(1, topology.hops + 1, 1)).contiguous();
+}
+
+/// One call of a dense kernel: own queries x one interval of keys.
+struct Call {
+    kernels::AttentionShape shape;
+    kernels::Bias bias;
+};
+
+Call makeCall(const State& state, int64_t queries, int64_t width, const at::Tensor& shifted, int64_t keyBegin, int64_t keyEnd,
+              const kernels::TileLists& lists)
+{
+    const DenseTopology& topology = *state.topology;
+    Call call;
+    const auto dim = int32_t(width / state.options.heads);
+    call.shape = {queries, keyEnd - keyBegin, topology.queryBegin, keyBegin, state.options.heads, dim, 0, 1.0 / std::sqrt(double(dim)), 1};
+    call.bias.hops = topology.hops;
+    call.bias.classes = topology.classes;
+    call.bias.table = shifted.data_ptr<float>();
+    call.bias.queryComponent = topology.components.subspan(size_t(topology.queryBegin), size_t(queries));
+    call.bias.keyComponent = topology.components.subspan(size_t(keyBegin), size_t(keyEnd - keyBegin));
+    call.bias.lists = lists.view();
+    return call;
+}
+
+at::Tensor workspace(int64_t bytes, const char* op)
+{
+    const MemoryScope scope(MemoryCategory::Workspace, op, "workspace");
+    return at::empty({bytes}, at::kByte);
+}
+
+at::Tensor zeros(std::initializer_list<int64_t> shape)
+{
+    return at::zeros(at::IntArrayRef(shape), at::kFloat);
+}
+
+/// Bins of all steps -> db [H, B], the far bin closed here and nowhere else.
+at::Tensor closedTable(const at::Tensor& partials, const State& state)
+{
+    const int32_t h = state.options.heads, b = state.topology->classes;
+    at::Tensor summed = at::zeros({h, b}, at::kDouble), gradient = at::empty({h, b}, at::kFloat);
+    kernels::tableGradient(h, 1, b, partials.data_ptr<double>(), summed.data_ptr<double>());
+    kernels::closeFarBin(h, state.topology->hops, summed.data_ptr<double>(), gradient.data_ptr<float>());
+    return gradient;
+}
+
+class FusedFunction : public Function<FusedFunction> {
+  public:
+    static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const at::Tensor& table, State state)
+    {
+        const Stopwatch watch(state.options.seconds);
+        const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
+        const at::Tensor shifted = shiftedTable(table, *state.topology);
+        const int32_t h = state.options.heads;
+        const Call call = makeCall(state, q.size(0), q.size(1), shifted, 0, k.size(0), state.topology->whole.at(0));
+        at::Tensor o = at::empty_like(q), lse = at::empty({h, q.size(0)}, at::kFloat);
+        const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, parallel.slots()), "attention");
+        require(kernels::attentionForward(call.shape, heads(q, h), heads(k, h), heads(v, h), call.bias, state.options.dropout,
+                                          heads(o, h), lse.data_ptr<float>(), work.data_ptr(), parallel));
+        context->save_for_backward({q, k, v, shifted, o, lse});
+        keep(context, state);
+        return o;
+    }
+
+    static variable_list backward(AutogradContext* context, variable_list gradients)
+    {
+        const State& state = kept<State>(context);
+        const Stopwatch watch(state.options.seconds);
+        const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
+        const variable_list saved = context->get_saved_variables();
+        const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &o = saved[4], &lse = saved[5];
+        const int32_t h = state.options.heads;
+        const at::Tensor dO = gradients[0].contiguous();
+        const Call call = makeCall(state, q.size(0), q.size(1), saved[3], 0, k.size(0), state.topology->whole.at(0));
+        at::Tensor delta = at::empty({h, q.size(0)}, at::kFloat);
+        kernels::attentionDelta(heads(o, h), heads(dO, h), delta.data_ptr<float>());
+        at::Tensor dq = zeros({q.size(0), q.size(1)}), dk = zeros({k.size(0), k.size(1)}), dv = zeros({v.size(0), v.size(1)});
+        at::Tensor partials = at::zeros({h, state.topology->classes}, at::kDouble);
+        const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, parallel.slots()), "attention backward");
+        require(kernels::attentionBackward(call.shape, heads(q, h), heads(k, h), heads(v, h), heads(dO, h), lse.data_ptr<float>(),
+                                           delta.data_ptr<float>(), call.bias, state.options.dropout, dq.data_ptr<float>(),
+                                           dk.data_ptr<float>(), dv.data_ptr<float>(), partials.data_ptr<double>(),
+                                           work.data_ptr(), parallel));
+        return {dq, dk, dv, closedTable(partials, state), at::Tensor()};
+    }
+};
+
+/// [n, 2 d]: what travels around the ring.
+at::Tensor pack(const at::Tensor& k, const at::Tensor& v)
+{
+    const MemoryScope scope(MemoryCategory::Buffers, "ring", "keys and values");
+    return at::cat({k, v}, 1);
+}
+
+at::Tensor buffer(int64_t rows, int64_t columns)
+{
+    const MemoryScope scope(MemoryCategory::Buffers, "ring", "arriving rows");
+    return at::empty({rows, columns}, at::kFloat);
+}
+
+/// Interval that this rank holds at a ring step: its own first, then those of the ranks before it.
+size_t heldAt(const Communicator& ring, int step)
+{
+    return size_t((ring.rank() - step + ring.size()) % ring.size());
+}
+
+int64_t rowsOf(const DenseTopology& topology, size_t interval)
+{
+    return topology.cuts[interval + 1] - topology.cuts[interval];
+}
+
+class RingFunction : public Function<RingFunction> {
+  public:
+    static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const at::Tensor& table, State state)
+    {
+        const DenseTopology& topology = *state.topology;
+        const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
+        const at::Tensor shifted = shiftedTable(table, topology);
+        const int32_t h = state.options.heads;
+        const int64_t n = q.size(0), d = q.size(1);
+        const MemoryScope scope(MemoryCategory::Activations, "ring attention");
+        at::Tensor m = at::empty({h, n}, at::kFloat), l = at::empty({h, n}, at::kFloat), acc = at::empty({n, d}, at::kFloat);
+        const kernels::AttentionState running{m.data_ptr<float>(), l.data_ptr<float>(), acc.data_ptr<float>()};
+        at::Tensor held = pack(k, v), arriving;
+        for (int step = 0; step < state.ring->size(); ++step) {
+            const bool last = step + 1 == state.ring->size();
+            if (!last) {
+                arriving = buffer(rowsOf(topology, heldAt(*state.ring, step + 1)), 2 * d);
+                state.ring->startRing(held, arriving);
+            }
+            {
+                const Stopwatch watch(state.options.seconds);
+                const size_t b = heldAt(*state.ring, step);
+                const Call call = makeCall(state, n, d, shifted, topology.cuts[b], topology.cuts[b + 1], topology.perInterval.at(b));
+                const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, parallel.slots()), "attention");
+                require(kernels::attentionPartial(call.shape, heads(q, h), heads(held.narrow(1, 0, d), h),
+                                                  heads(held.narrow(1, d, d), h), call.bias, state.options.dropout, step == 0,
+                                                  running, work.data_ptr(), parallel));
+            }
+            if (!last) {
+                state.ring->waitRing();
+                held = arriving;
+            }
+        }
+        at::Tensor o = at::empty({n, d}, at::kFloat), lse = at::empty({h, n}, at::kFloat);
+        kernels::attentionFinish(n, h, int32_t(d / h), running, heads(o, h), lse.data_ptr<float>());
+        context->save_for_backward({q, k, v, shifted, o, lse});
+        keep(context, state);
+        return o;
+    }
+
+    // K and V go round once more; the gradients of an interval travel with it, one step behind, and one more hop takes them home.
+    static variable_list backward(AutogradContext* context, variable_list gradients)
+    {
+        const State& state = kept<State>(context);
+        const DenseTopology& topology = *state.topology;
+        const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
+        const variable_list saved = context->get_saved_variables();
+        const at::Tensor &q = saved[0], &lse = saved[5];
+        const int32_t h = state.options.heads;
+        const int64_t n = q.size(0), d = q.size(1);
+        const at::Tensor dO = gradients[0].contiguous();
+        at::Tensor delta = at::empty({h, n}, at::kFloat), dq = zeros({n, d});
+        at::Tensor partials = at::zeros({h, topology.classes}, at::kDouble);
+        kernels::attentionDelta(heads(saved[4], h), heads(dO, h), delta.data_ptr<float>());
+        at::Tensor held = pack(saved[1], saved[2]), arriving, leaving, returning;
+        for (int step = 0; step < state.ring->size(); ++step) {
+            const bool last = step + 1 == state.ring->size();
+            const size_t b = heldAt(*state.ring, step);
+            if (!last) {
+                arriving = buffer(rowsOf(topology, heldAt(*state.ring, step + 1)), 2 * d);
+                state.ring->startRing(held, arriving);
+            }
+            const int64_t keys = rowsOf(topology, b);
+            at::Tensor dk = zeros({keys, d}), dv = zeros({keys, d});
+            {
+                const Stopwatch watch(state.options.seconds);
+                const Call call = makeCall(state, n, d, saved[3], topology.cuts[b], topology.cuts[b + 1], topology.perInterval.at(b));
+                const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, parallel.slots()), "attention backward");
+                require(kernels::attentionBackward(call.shape, heads(q, h), heads(held.narrow(1, 0, d), h),
+                                                   heads(held.narrow(1, d, d), h), heads(dO, h), lse.data_ptr<float>(),
+                                                   delta.data_ptr<float>(), call.bias, state.options.dropout, dq.data_ptr<float>(),
+                                                   dk.data_ptr<float>(), dv.data_ptr<float>(), partials.data_ptr<double>(),
+                                                   work.data_ptr(), parallel));
+            }
+            at::Tensor sum = pack(dk, dv);
+            if (step > 0) { // gradients of this interval from the ranks before, sent at the end of their step
+                state.ring->waitRing();
+                sum = returning.add_(sum);
+            }
+            if (!last) {
+                state.ring->waitRing();
+                held = arriving;
+            }
+            leaving = sum;
+            returning = buffer(rowsOf(topology, heldAt(*state.ring, step + 1)), 2 * d);
+            state.ring->startRing(leaving, returning);
+        }
+        state.ring->waitRing();
+        return {dq, returning.narrow(1, 0, d).contiguous(), returning.narrow(1, d, d).contiguous(), closedTable(partials, state), at::Tensor()};
+    }
+};
+
+} // namespace
+
+at::Tensor fusedAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& table,
+                          const DenseTopology& topology, const AttentionOptions& options)
+{
+    return FusedFunction::apply(q.contiguous(), k.contiguous(), v.contiguous(), table, State{&topology, options, nullptr});
+}
+
+at::Tensor ringAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& table,
+                         const DenseTopology& topology, const AttentionOptions& options, Communicator& ring)
+{
+    return RingFunction::apply(q.contiguous(), k.contiguous(), v.contiguous(), table, State{&topology, options, &ring});
+}
+
+} // namespace megagraph::runtime
