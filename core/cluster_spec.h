@@ -41,6 +41,8 @@ struct ConstraintsSpec {
     std::vector<std::string> restrictions;
 };
 
+/// Reads a cluster that is part of another document; faults go to the reader.
+void readCluster(ObjectReader& reader, ClusterSpec& spec);
 Result<ClusterSpec> clusterFromJson(const Json& value, const std::string& file);
 Json clusterToJson(const ClusterSpec& spec);
 /// `--ranks N [--budget B]`: N CPU slots of this machine, cores dealt out evenly (N > cores: shared, one thread each);

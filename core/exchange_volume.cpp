@@ -26,8 +26,7 @@ ExchangeBytes gatherBytes(std::span<const int64_t> rows, int64_t context, int64_
     for (int64_t n : rows)
         all += n;
     const int64_t own = rows[static_cast<size_t>(context)];
-    const int64_t gathered = 2 * own * width * element * (ranks - 1);
-    return {gathered, gathered + 2 * (all - own) * width * 4};
+    return {2 * own * width * element * (ranks - 1), 2 * (all - own) * width * 4};
 }
 
 } // namespace

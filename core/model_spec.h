@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace megagraph {
 
@@ -82,8 +83,12 @@ const char* architectureName(Architecture kind);
 /// Larger is better for accuracy and AUC, smaller for MAE and RMSE.
 bool metricBetter(Metric metric, double a, double b);
 
+/// Reads a model that is part of another document; faults go to the reader.
+void readModel(ObjectReader& reader, ModelSpec& spec);
 Result<ModelSpec> modelFromJson(const Json& value, const std::string& file);
 Json modelToJson(const ModelSpec& spec);
+/// Names of the presets in `resources`/models, sorted.
+std::vector<std::string> modelPresets(const std::string& resources);
 /// A preset name of resources/models or a path to a model.json. NotFound lists the presets and the nearest name.
 Result<ModelSpec> loadModel(const std::string& nameOrPath, const std::string& resources);
 /// `--set KEY=VALUE`: one leaf key. With `shapesFixed` (a plan exists) keys that change a shape are refused by name.
