@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention.h"
+
+#include "kernels/checks.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/mask.h"
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace megagraph::kernels {
+namespace {
+
+int64_t blocks(int64_t tokens)
+{
+    return (tokens + kTile - 1) / kTile;
+}
+int64_t roundUp(int64_t value, int64_t to)
+{
+    return (value + to - 1) / to * to;
+}
+
+cpu::DenseCall describe(const AttentionShape& shape)
+{
+    cpu::DenseCall call{};
+    call.queries = shape.queries;
+    call.keys = shape.keys;
+    call.queryOffset = shape.queryOffset;
+    call.keyOffset = shape.keyOffset;
+    call.heads = shape.heads;
+    call.dim = shape.dim;
+    call.paddedDim = int32_t(roundUp(shape.dim, 4));
+    call.wideDim = int32_t(roundUp(shape.dim, 16));
+    call.headOffset = shape.headOffset;
+    call.kvSplits = shape.kvSplits;
+    call.scale = shape.scale;
+    return call;
+}
+
+void addBias(cpu::DenseCall& call, const Bias& bias)
+{
+    const auto pointer = [](std::span<const int32_t> ids) { return ids.empty() ? nullptr : ids.data(); };
+    call.hops = bias.hops;
+    call.classes = bias.classes;
+    call.table = bias.table;
+    call.queryComponent = pointer(bias.queryComponent);
+    call.keyComponent = pointer(bias.keyComponent);
+    call.querySegment = pointer(bias.querySegment);
+    call.keySegment = pointer(bias.keySegment);
+    const TileListsView& lists = bias.lists;
+    call.lists = {lists.queryBlocks,    lists.keyBlocks,       lists.mapStride,        lists.rankStride,       lists.map.data(),
+                  lists.rank.data(),    lists.tileStart.data(), lists.offsets.data(),   lists.blockStart.data(), lists.entries.data()};
+}
+
+cpu::View view(const HeadView<const float>& v)
+{
+    return {v.data, v.rowStride, v.headStride};
+}
+
+int64_t idBytes(const AttentionShape& shape)
+{
+    return roundUp((blocks(shape.queries) + blocks(shape.keys)) * int64_t(sizeof(cpu::BlockIds)), 64);
+}
+int64_t packedFloats(const AttentionShape& shape)
+{
+    return int64_t(shape.heads) * blocks(shape.keys) * kTile * roundUp(shape.dim, 4);
+}
+int64_t splitFloats(const AttentionShape& shape)
+{
+    return shape.kvSplits == 1 ? 0 : int64_t(shape.heads) * shape.kvSplits * blocks(shape.queries) * kTile * roundUp(shape.dim, 4);
+}
+
+unsigned char* placeIds(cpu::DenseCall& call, const AttentionShape& shape, void* workspace)
+{
+    auto* at = static_cast<unsigned char*>(workspace);
+    call.queryIds = reinterpret_cast<cpu::BlockIds*>(at);
+    call.keyIds = call.queryIds + blocks(shape.queries);
+    return at + idBytes(shape);
+}
+
+Result<Ok> checkInputs(const char* op, const AttentionShape& shape, const HeadView<const float>& q, const HeadView<const float>& k,
+                       const HeadView<const float>& v, const Bias& bias, const Dropout& dropout, const void* workspace)
+{
+    MEGAGRAPH_TRY(std::ignore, checkShape(op, shape));
+    MEGAGRAPH_TRY(std::ignore, checkView(op, "q", q, shape.queries, shape.heads, shape.dim));
+    MEGAGRAPH_TRY(std::ignore, checkView(op, "k", k, shape.keys, shape.heads, shape.dim));
+    MEGAGRAPH_TRY(std::ignore, checkView(op, "v", v, shape.keys, shape.heads, shape.dim));
+    MEGAGRAPH_TRY(std::ignore, checkDropout(op, dropout));
+    MEGAGRAPH_TRY(std::ignore, checkBias(op, shape, bias));
+    if (shape.queries == 0 || shape.heads == 0)
+        return Ok{};
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "workspace", workspace, 1));
+    if (reinterpret_cast<uintptr_t>(workspace) % 64 != 0)
+        return Error{ErrorCode::InvalidInput, std::string(op) + ": workspace: alignment, expected 64 bytes."};
+    return Ok{};
+}
+
+/// Forward and partial after all checks.
+void runForward(cpu::DenseCall& call, const AttentionShape& shape, void* workspace, const ParallelFor& parallel)
+{
+    const cpu::CpuKernels& set = cpu::kernels();
+    unsigned char* at = placeIds(call, shape, workspace);
+    call.packedK = reinterpret_cast<float*>(at);
+    call.packedV = call.packedK + packedFloats(shape);
+    call.scratch = at + 8 * packedFloats(shape);
+    call.scratchBytes = roundUp(4 * cpu::forwardScratchFloats(call), 64);
+    set.denseIds(call);
+    parallel.run(int64_t(shape.heads) * blocks(shape.keys), [&](int64_t task, int32_t) { set.densePack(call, task); });
+    parallel.run(int64_t(shape.heads) * blocks(shape.queries),
+                 [&](int64_t task, int32_t slot) { set.denseForward(call, task, slot); });
+}
+
+} // namespace
+
+int64_t attentionForwardWorkspace(const AttentionShape& shape, int32_t slots)
+{
+    return idBytes(shape) + 8 * packedFloats(shape) + slots * roundUp(4 * cpu::forwardScratchFloats(describe(shape)), 64);
+}
+
+int64_t attentionBackwardWorkspace(const AttentionShape& shape, int32_t slots)
+{
+    return idBytes(shape) + 4 * splitFloats(shape) + slots * roundUp(4 * cpu::backwardScratchFloats(describe(shape)), 64);
+}
+
+Result<Ok> attentionForward(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
+                            const Bias& bias, const Dropout& dropout, HeadView<float> o, float* lse, void* workspace,
+                            const ParallelFor& parallel)
+{
+    const char* op = "attentionForward";
+    MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
+    MEGAGRAPH_TRY(std::ignore, checkView(op, "o", o, shape.queries, shape.heads, shape.dim));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "lse", lse, shape.queries * shape.heads));
+    if (shape.queries == 0 || shape.heads == 0)
+        return Ok{};
+    cpu::DenseCall call = describe(shape);
+    addBias(call, bias);
+    call.q = view(q);
+    call.k = view(k);
+    call.v = view(v);
+    call.mask = cpu::makeMask(dropout);
+    call.o = {o.data, o.rowStride, o.headStride};
+    call.lse = lse;
+    runForward(call, shape, workspace, parallel);
+    return Ok{};
+}
+
+Result<Ok> attentionPartial(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
+                            const Bias& bias, const Dropout& dropout, bool first, AttentionState state, void* workspace,
+                            const ParallelFor& parallel)
+{
+    const char* op = "attentionPartial";
+    MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "state m", state.m, shape.queries * shape.heads));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "state l", state.l, shape.queries * shape.heads));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "state acc", state.acc, shape.queries * shape.heads * shape.dim));
+    if (shape.queries == 0 || shape.heads == 0)
+        return Ok{};
+    cpu::DenseCall call = describe(shape);
+    addBias(call, bias);
+    call.q = view(q);
+    call.k = view(k);
+    call.v = view(v);
+    call.mask = cpu::makeMask(dropout);
+    call.partial = true;
+    call.first = first;
+    call.stateM = state.m;
+    call.stateL = state.l;
+    call.stateAcc = state.acc;
+    runForward(call, shape, workspace, parallel);
+    return Ok{};
+}
+
+void attentionCombine(int64_t queries, int32_t heads, int32_t dim, AttentionState a, AttentionState b)
+{
+    constexpr float kNone = -std::numeric_limits<float>::infinity();
+    for (int32_t h = 0; h < heads; ++h) {
+        for (int64_t i = 0; i < queries; ++i) {
+            const int64_t at = h * queries + i;
+            const float m = std::fmax(a.m[at], b.m[at]);
+            const float fa = a.m[at] == kNone ? 0.0f : std::exp2(a.m[at] - m);
+            const float fb = b.m[at] == kNone ? 0.0f : std::exp2(b.m[at] - m);
+            a.m[at] = m;
+            a.l[at] = a.l[at] * fa + b.l[at] * fb;
+            float* x = a.acc + (i * heads + h) * dim;
+            const float* y = b.acc + (i * heads + h) * dim;
+            for (int32_t c = 0; c < dim; ++c)
+                x[c] = x[c] * fa + y[c] * fb;
+        }
+    }
+}
+
+void attentionFinish(int64_t queries, int32_t heads, int32_t dim, AttentionState state, HeadView<float> o, float* lse)
+{
+    for (int32_t h = 0; h < heads; ++h) {
+        for (int64_t i = 0; i < queries; ++i) {
+            const float l = state.l[h * queries + i];
+            const bool empty = l == 0.0f;
+            const float factor = empty ? 0.0f : 1.0f / l;
+            lse[h * queries + i] = empty ? -std::numeric_limits<float>::infinity()
+                                         : 0.693147180559945309f * (state.m[h * queries + i] + std::log2(l));
+            const float* acc = state.acc + (i * heads + h) * dim;
+            for (int32_t c = 0; c < dim; ++c)
+                o.row(i, h)[c] = empty ? 0.0f : acc[c] * factor;
+        }
+    }
+}
+
+void attentionDelta(HeadView<const float> o, HeadView<const float> dO, float* delta)
+{
+    for (int32_t h = 0; h < o.heads; ++h) {
+        for (int64_t i = 0; i < o.rows; ++i) {
+            const float *x = o.row(i, h), *y = dO.row(i, h);
+            double sum = 0;
+            for (int32_t c = 0; c < o.dim; ++c)
+                sum += double(x[c]) * double(y[c]);
+            delta[h * o.rows + i] = float(sum);
+        }
+    }
+}
+
+Result<Ok> attentionBackward(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
+                             HeadView<const float> dO, const float* lse, const float* delta, const Bias& bias,
+                             const Dropout& dropout, float* dq, float* dk, float* dv, double* tablePartials, void* workspace,
+                             const ParallelFor& parallel)
+{
+    const char* op = "attentionBackward";
+    const int64_t wide = int64_t(shape.heads) * shape.dim;
+    MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
+    MEGAGRAPH_TRY(std::ignore, checkView(op, "dO", dO, shape.queries, shape.heads, shape.dim));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "lse", lse, shape.queries * shape.heads));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "delta", delta, shape.queries * shape.heads));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dq", dq, shape.queries * wide));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dk", dk, shape.keys * wide));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dv", dv, shape.keys * wide));
+    if (shape.queries == 0 || shape.keys == 0 || shape.heads == 0)
+        return Ok{};
+    cpu::DenseCall call = describe(shape);
+    addBias(call, bias);
+    call.q = view(q);
+    call.k = view(k);
+    call.v = view(v);
+    call.dO = view(dO);
+    call.mask = cpu::makeMask(dropout);
+    call.lseIn = lse;
+    call.delta = delta;
+    call.dq = dq;
+    call.dk = dk;
+    call.dv = dv;
+    call.tablePartials = bias.table != nullptr ? tablePartials : nullptr;
+    const cpu::CpuKernels& set = cpu::kernels();
+    unsigned char* at = placeIds(call, shape, workspace);
+    call.splitDq = reinterpret_cast<float*>(at);
+    call.scratch = at + 4 * splitFloats(shape);
+    call.scratchBytes = roundUp(4 * cpu::backwardScratchFloats(call), 64);
+    set.denseIds(call);
+    parallel.run(int64_t(shape.heads) * shape.kvSplits, [&](int64_t task, int32_t slot) { set.denseBackward(call, task, slot); });
+    if (shape.kvSplits > 1)
+        parallel.run(int64_t(shape.heads) * blocks(shape.queries), [&](int64_t task, int32_t) { set.denseReduce(call, task); });
+    return Ok{};
+}
+
+void tableGradient(int32_t heads, int32_t kvSplits, int32_t classes, const double* partials, double* summed)
+{
+    for (int32_t h = 0; h < heads; ++h) {
+        for (int32_t c = 0; c < classes; ++c) {
+            double sum = 0;
+            for (int32_t s = 0; s < kvSplits; ++s)
+                sum += partials[(int64_t(h) * kvSplits + s) * classes + c];
+            summed[int64_t(h) * classes + c] = sum;
+        }
+    }
+}
+
+void closeFarBin(int32_t heads, int32_t hops, const double* summed, float* db)
+{
+    const int32_t classes = hops + 4, far = hops + 1;
+    for (int32_t h = 0; h < heads; ++h) {
+        double others = 0;
+        for (int32_t c = 0; c < classes; ++c) {
+            if (c == far)
+                continue;
+            others += summed[int64_t(h) * classes + c];
+            db[int64_t(h) * classes + c] = float(summed[int64_t(h) * classes + c]);
+        }
+        db[int64_t(h) * classes + far] = float(-others);
+    }
+}
+
+} // namespace megagraph::kernels

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// One set of CPU kernels per instruction set and the choice between them. The choice is made once per process: the first set
+// that the machine supports in the order avx512, avx2, portable; MEGAGRAPH_CPU_KERNELS=name forces one. Thread-safe.
+#pragma once
+
+#include "core/result.h"
+#include "kernels/cpu/set_entry.h"
+
+#include <span>
+#include <string_view>
+
+namespace megagraph::kernels::cpu {
+
+/// All sets of this build, fastest first.
+std::span<const CpuKernels* const> allKernels();
+/// The set in use. A forced name that is unknown or not supported falls back to the choice of the machine; `forcedKernels`
+/// reports it as an error first (programs call it at start).
+const CpuKernels& kernels();
+/// Unsupported if MEGAGRAPH_CPU_KERNELS names no set that runs here.
+Result<Ok> forcedKernels();
+/// Makes `name` the set in use for this process; for tests and the benchmark. Unsupported with the list of names otherwise.
+Result<Ok> forceKernels(std::string_view name);
+
+} // namespace megagraph::kernels::cpu
