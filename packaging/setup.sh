@@ -15,7 +15,7 @@ done
 
 packages=(
     g++ cmake ninja-build ccache pkg-config python3 python3-pip ca-certificates git
-    nlohmann-json3-dev libfmt-dev libcli11-dev zlib1g-dev libminizip-dev libhwloc-dev libmetis-dev libsqlite3-dev libgloo-dev
+    nlohmann-json3-dev libfmt-dev libcli11-dev zlib1g-dev libminizip-dev libhwloc-dev libmetis-dev libeigen3-dev libspectra-dev libsqlite3-dev libgloo-dev
     libgtest-dev libgmock-dev qt6-base-dev qt6-svg-dev libqcustomplot-dev fonts-dejavu-core
 )
 libtorch=${XDG_CACHE_HOME:-$HOME/.cache}/megagraph/libtorch-2.11.0
