@@ -180,15 +180,20 @@ Json profileJobToJson(const ProfileJob& job)
     return {{"kind", job.kind}, {"key", Json(job.key)}, {"x", Json(job.x)}, {"repeats", job.repeats}, {"seconds", job.seconds}};
 }
 
-Result<ProfileJob> profileJobFromJson(const Json& value, const std::string& file, const std::string& path)
+void readProfileJob(ObjectReader& reader, ProfileJob& job)
 {
-    ProfileJob job;
-    ObjectReader reader(value, file, path);
     readChoice(reader, "kind", job.kind, pointKinds());
     readWords(reader, "key", job.key);
     readSizes(reader, "x", job.x);
     reader.get("repeats", job.repeats, 1, 100000);
     reader.get("seconds", job.seconds, 0, 3600);
+}
+
+Result<ProfileJob> profileJobFromJson(const Json& value, const std::string& file, const std::string& path)
+{
+    ProfileJob job;
+    ObjectReader reader(value, file, path);
+    readProfileJob(reader, job);
     MEGAGRAPH_TRY(std::ignore, reader.finish());
     return job;
 }
@@ -204,7 +209,8 @@ Result<Profile> profileFromJson(const Json& value, const std::string& file)
     reader.get("model_signature", profile.modelSignature);
     reader.get("dataset_key", profile.datasetKey);
     reader.get("seconds", profile.seconds, 0, 1e7);
-    reader.get("note", profile.note);
+    if (reader.has("note"))
+        reader.get("note", profile.note);
     ObjectReader fingerprint = reader.child("fingerprint");
     readFingerprint(fingerprint, profile.fingerprint);
     for (ObjectReader& item : reader.children("constants")) {

@@ -91,6 +91,8 @@ Json profileToJson(const Profile& profile);
 Json profilePointToJson(const ProfilePoint& point);
 Result<ProfilePoint> profilePointFromJson(const Json& value, const std::string& file, const std::string& path);
 Json profileJobToJson(const ProfileJob& job);
+/// Reads a job that is part of another document; faults go to the reader.
+void readProfileJob(ObjectReader& reader, ProfileJob& job);
 Result<ProfileJob> profileJobFromJson(const Json& value, const std::string& file, const std::string& path);
 /// Hash of the canonical text without id, created_utc and note: the profile's id (8 hex digits shown, 64 kept).
 std::string profileId(const Profile& profile);

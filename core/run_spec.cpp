@@ -38,25 +38,13 @@ void readSeed(ObjectReader& reader, uint64_t& out)
         reader.fail("seed", fmt::format("out of range, got {}, expected an integer from 0 to {}", value->dump().substr(0, 60), UINT64_MAX));
 }
 
-void readProfilePart(ObjectReader& root, RunSpec& spec, const std::string& file)
+void readProfilePart(ObjectReader& root, RunSpec& spec)
 {
     ObjectReader profile = root.child("profile");
     readChoice(profile, "level", spec.profileLevel, {"", "quick", "full", "partial"});
     profile.get("seconds", spec.profileSeconds, 0, 1e7);
-    const Json* jobs = profile.raw("jobs");
-    if (jobs == nullptr)
-        return;
-    if (!jobs->is_array())
-        return profile.fail("jobs", "wrong type, expected an array of objects");
-    for (size_t i = 0; i < jobs->size(); ++i) {
-        auto job = profileJobFromJson((*jobs)[i], file, fmt::format("profile.jobs[{}]", i));
-        if (!job) { // the message already names file and place
-            const std::string place = fmt::format("{}: profile.jobs[{}]", file, i);
-            const std::string& text = job.error().message;
-            return profile.fail(fmt::format("jobs[{}]", i).c_str(), text.starts_with(place) ? text.substr(place.size() + 1) : text);
-        }
-        spec.profileJobs.push_back(std::move(*job));
-    }
+    for (ObjectReader& job : profile.children("jobs"))
+        readProfileJob(job, spec.profileJobs.emplace_back());
 }
 
 } // namespace
@@ -95,7 +83,7 @@ Result<RunSpec> runFromJson(const Json& value, const std::string& file)
     ObjectReader verify = reader.child("verify");
     readChoice(verify, "role", spec.verifyRole, {"", "serial", "plan"});
     readRunId(verify, "reference_run", spec.verifyReferenceRun, true);
-    readProfilePart(reader, spec, file);
+    readProfilePart(reader, spec);
     MEGAGRAPH_TRY(std::ignore, reader.finish());
     return spec;
 }
