@@ -543,6 +543,14 @@ const std::vector<int64_t>* CheckpointReader::shape(const std::string& tensor) c
     return found == state_->tensors.end() ? nullptr : &found->second.front()->shape;
 }
 
+Result<Ok> CheckpointReader::verify()
+{
+    for (auto& [name, file] : state_->files) {
+        MEGAGRAPH_TRY(std::ignore, state_->checkBlocks(file, 0, file.file->bytes));
+    }
+    return Ok{};
+}
+
 Result<Ok> CheckpointReader::read(const std::string& tensor, int64_t begin, int64_t end, void* out, int64_t outBytes)
 {
     const auto found = state_->tensors.find(tensor);

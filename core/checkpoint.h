@@ -118,6 +118,8 @@ class CheckpointReader {
     /// Copies elements [begin, end) of `tensor` (dtype F32, F64, I64 ...: raw bytes) to `out`, whose size in bytes must be
     /// exactly (end - begin) * element size. Corrupt names file and block; NotFound the tensor.
     Result<Ok> read(const std::string& tensor, int64_t begin, int64_t end, void* out, int64_t outBytes);
+    /// Checks every block of every file.
+    Result<Ok> verify();
 
   private:
     struct State;

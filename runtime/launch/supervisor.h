@@ -2,6 +2,14 @@
 // The supervisor of one run (runs design, sections 1 to 7): makes the run directory, spawns one worker per rank, watches
 // pipes and pidfds in one epoll loop, writes the journal, metrics, status and result, commits checkpoints, runs the stop
 // ladder, leaves no process behind. Blocks its caller until the run has ended. Knows neither Torch, Qt, planner nor kernels.
+//
+// Worker: `PROGRAM --run DIR --rank R`, descriptors 0 null, 1 and 2 log, 3 report pipe, 4 command pipe. Environment (nothing
+// else passes): RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MEGAGRAPH_RUN (run directory), MEGAGRAPH_HOME, MEGAGRAPH_ATTEMPT
+// (1, 2 ..), MEGAGRAPH_RESUME_STEP (step of the checkpoint to load, -1 = begin), OMP_NUM_THREADS, MEGAGRAPH_CPU_KERNELS, HOME,
+// TMPDIR, LANG, LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES, SLURM_*, NCCL_*. Rendezvous file: DIR/store.aN with N = attempt.
+//
+// Signals TERM, INT, HUP: stop with checkpoint; a second one: stop at once; a third: kill. USR1: checkpoint now. They are blocked
+// in the calling thread, so threads of the caller must not take them.
 #pragma once
 
 #include "core/dataset_spec.h"
