@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ class Communicator {
     /// full [sum rows, ...] on each rank -> the sum over ranks of own rows [rows[rank], ...], added in rank order.
     virtual at::Tensor reduceScatterRows(const at::Tensor& full, const std::vector<int64_t>& rows) = 0;
     /// Starts sending `send` to the next rank (rank + 1) and receiving into `receive` from the previous one; wait() ends both.
-    /// Empty tensors are legal and skipped on both sides. At most two exchanges in flight.
+    /// Empty tensors are legal and skipped on both sides. At most two exchanges in flight; waitRing() ends the older one.
     virtual void startRing(const at::Tensor& send, at::Tensor receive) = 0;
     virtual void waitRing() = 0;
     virtual void barrier() = 0;
@@ -37,6 +38,9 @@ struct Groups {
     std::unique_ptr<Communicator> world;   // all ranks
     std::unique_ptr<Communicator> context; // the C ranks of this replica; size 1 when C = 1
     std::unique_ptr<Communicator> replica; // the D ranks with the same context rank; size 1 when D = 1
+    /// Returns when every rank has called it, through the store and not by a collective: a rank that closes early would reset
+    /// the last transfers of its peers. Empty for one rank.
+    std::function<void()> leaveTogether;
 };
 /// Eager, in plan order. `storePath` is the run's store.aN file. World 1: no transport at all.
 Groups makeGroups(const Plan& plan, int64_t rank, const std::string& storePath, double timeoutS);
