@@ -12,8 +12,8 @@ namespace megagraph {
 struct ExchangeBytes { int64_t forward = 0, backward = 0; };
 /// Bytes of payload that `context` sends. cuts: C + 1 token offsets. `width` d, `heads` H, `headWidth` d_h, `element` bytes.
 ///   ring: R-1 sends of the passing K,V blocks forward; backward K,V and fp32 dK,dV, plus the last hop home
-///   gather: its own K,V rows to C-1 peers, again in backward (gathered keys are not kept), then the fp32 dK,dV rows of the
-///     other ranks (reduce-scatter)
+///   gather: its own K,V rows to C-1 peers forward (the gathered keys are kept); backward the fp32 dK,dV rows of the other
+///     ranks (reduce-scatter)
 ///   reduce: all-reduce payload 4 (H d_h^2 + H d_h + 2) forward, 4 (H d_h^2 + H d_h) backward (payload, not wire bytes)
 ExchangeBytes exchangeBytes(Exchange exchange, std::span<const int64_t> cuts, int64_t context, int64_t width, int64_t heads,
                             int64_t headWidth, int64_t element);

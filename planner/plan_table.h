@@ -19,7 +19,11 @@ struct PlanRow {
     std::string baseline;   // "" or one of the five names
     std::string whyNot;     // reason when illegal, not executable or infeasible
     bool legal = true, runnable = true, feasible = false, front = false;
-    int64_t stepNs = 0, stepLoNs = 0, stepHiNs = 0, peakBytes = 0, budgetBytes = 0, movedBytes = 0;
+    bool allowed = true;    // by the constraints
+    bool fits = false;      // predicted peak and P(fit) against the usable budget; feasible = legal, runnable, allowed and fits
+    bool predicted = false; // the numbers below are there
+    int64_t stepNs = 0, stepLoNs = 0, stepHiNs = 0, peakBytes = 0, movedBytes = 0;
+    int64_t budgetBytes = 0; // usable bytes of the worst rank's device: budget less what is kept free
     double pFit = 0, imbalance = 1, keptEdges = 1, halo = 0;
     TimeNs terms{};          // critical rank; adds up to stepNs
     MemoryBytes worst{};     // categories of the worst rank; adds up to peakBytes
@@ -27,6 +31,7 @@ struct PlanRow {
     std::array<float, 5> share{}; // of the step time, by provenance
     int mechanisms = 0;      // replicas > 1, context > 1, recompute, ... : for `simplest`
     std::string peakAction;  // "backward of block 3"
+    int64_t tokensPerStep = 0, edgesPerStep = 0;
 };
 
 /// One column: stable name of the planner design 5.4, header words with unit, and how to read it from a row.
@@ -34,7 +39,7 @@ struct Column {
     std::string name, header, unit; // unit "" | "ms" | "GiB" | "%"
     bool numeric = true, stageKnob = false;
     double (*number)(const PlanRow&) = nullptr;
-    std::string (*text)(const PlanRow&) = nullptr; // display text, also for numeric columns
+    std::string (*text)(const PlanRow&) = nullptr; // display text, also for numeric columns ("-" = no number)
 };
 const std::vector<Column>& planColumns();
 const Column* findColumn(const std::string& name);
@@ -54,7 +59,9 @@ Result<std::vector<bool>> filterRows(const PlanTable& table, const std::string& 
 /// Marks `front` on rows of feasible plans over (stepNs, peakBytes).
 void markFront(std::vector<PlanRow>& rows);
 
-Json rowToJson(const PlanRow& row);
+/// All columns by name (null where a row has no prediction); stage knobs are lists with one value per stage. `withRanks` adds
+/// "ranks": [{"rank","peak_bytes","categories"}].
+Json rowToJson(const PlanRow& row, bool withRanks = false);
 Json tableToJson(const PlanTable& table); // "megagraph.plan_table"
 std::string tableToCsv(const PlanTable& table);
 
