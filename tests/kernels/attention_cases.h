@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cases of the attention tests: a small graph with plain-BFS classes, random tensors, guarded outputs, and a naive builder of
+// tile lists that is independent of kernels/graph.
+#pragma once
+
+#include "core/random.h"
+#include "kernels/attention.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/reference/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace megagraph::kernels::testing {
+
+inline float uniform(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    return float(2.0 * drawUniform(seed, stream, index) - 1.0);
+}
+
+inline std::vector<float> randomFloats(size_t count, uint64_t seed, uint64_t stream, float scale = 1.0f)
+{
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i)
+        values[i] = scale * uniform(seed, stream, i);
+    return values;
+}
+
+inline std::vector<double> widened(const std::vector<float>& values)
+{
+    return {values.begin(), values.end()};
+}
+
+/// Output buffer of NaN (or zeros for +=) between guard words that must survive.
+template <class T> class Guarded {
+  public:
+    explicit Guarded(size_t count, T fill = std::numeric_limits<T>::quiet_NaN()) : count_(count), storage_(count + 2 * kGuard, T(12345))
+    {
+        std::fill(storage_.begin() + kGuard, storage_.end() - kGuard, fill);
+    }
+    ~Guarded()
+    {
+        for (size_t i = 0; i < kGuard; ++i) {
+            EXPECT_EQ(storage_[i], T(12345)) << "guard word before the buffer was overwritten";
+            EXPECT_EQ(storage_[storage_.size() - 1 - i], T(12345)) << "guard word behind the buffer was overwritten";
+        }
+    }
+    T* data() { return storage_.data() + kGuard; }
+    std::vector<T> values() const { return {storage_.begin() + kGuard, storage_.end() - kGuard}; }
+    size_t size() const { return count_; }
+
+  private:
+    static constexpr size_t kGuard = 32;
+    size_t count_;
+    std::vector<T> storage_;
+};
+
+/// 64-byte aligned bytes, poisoned with NaN patterns, with a guard behind.
+class Workspace {
+  public:
+    explicit Workspace(int64_t bytes) : bytes_(size_t(bytes)), data_(static_cast<unsigned char*>(::operator new(bytes_ + 64, std::align_val_t(64))))
+    {
+        std::memset(data_, 0xFF, bytes_);
+        std::memset(data_ + bytes_, 0x5A, 64);
+    }
+    Workspace(const Workspace&) = delete;
+    Workspace& operator=(const Workspace&) = delete;
+    ~Workspace()
+    {
+        for (size_t i = 0; i < 64; ++i)
+            EXPECT_EQ(data_[bytes_ + i], 0x5A) << "the kernel wrote behind its workspace";
+        ::operator delete(data_, std::align_val_t(64));
+    }
+    void* get() { return data_; }
+
+  private:
+    size_t bytes_;
+    unsigned char* data_;
+};
+
+/// L2 distance over the L2 norm of `expected` (at least `floor`); infinities must agree in place and sign.
+template <class A, class B> double relativeError(const std::vector<A>& got, const std::vector<B>& expected, double floor = 0)
+{
+    double difference = 0, norm = 0;
+    EXPECT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size() && i < expected.size(); ++i) {
+        const double g = double(got[i]), e = double(expected[i]);
+        if (std::isinf(e) && g == e)
+            continue;
+        difference += (g - e) * (g - e);
+        norm += e * e;
+    }
+    norm = std::max(std::sqrt(norm), floor);
+    return difference == 0 ? 0 : std::sqrt(difference) / (norm == 0 ? 1 : norm);
+}
+
+/// A sequence of tokens with distance classes; the last token may be a graph token.
+struct World {
+    int64_t tokens = 0;
+    int32_t hops = 0, classes = 0;
+    std::vector<int32_t> component, segment; // segment empty = one
+    std::vector<uint8_t> classOf;            // [tokens, tokens]
+};
+
+/// `communities` rings with chords, some isolated nodes, optional token; distances by plain BFS.
+inline World makeWorld(int64_t tokens, int32_t hops, int32_t communities, bool token, uint64_t seed, double chords = 0.5)
+{
+    World w;
+    w.tokens = tokens;
+    w.hops = hops;
+    w.classes = hops + 4;
+    const int64_t nodes = token ? tokens - 1 : tokens, isolated = nodes / 10;
+    std::vector<std::vector<int64_t>> neighbours(static_cast<size_t>(nodes));
+    w.component.resize(size_t(tokens), -1);
+    const int64_t linked = nodes - isolated;
+    const auto join = [&](int64_t a, int64_t b) {
+        neighbours[size_t(a)].push_back(b);
+        neighbours[size_t(b)].push_back(a);
+    };
+    for (int32_t c = 0; c < communities; ++c) {
+        const int64_t begin = linked * c / communities, end = linked * (c + 1) / communities;
+        for (int64_t i = begin; i < end; ++i) {
+            w.component[size_t(i)] = c;
+            if (i + 1 < end)
+                join(i, i + 1);
+            if (drawUniform(seed, 77, uint64_t(i)) < chords)
+                join(i, begin + int64_t(drawBelow(seed, 78, uint64_t(i), uint64_t(end - begin))));
+        }
+    }
+    for (int64_t i = linked; i < nodes; ++i)
+        w.component[size_t(i)] = int32_t(communities + i);
+    w.classOf.assign(size_t(tokens * tokens), 0);
+    for (int64_t s = 0; s < tokens; ++s) {
+        std::vector<int64_t> distance(size_t(nodes), -1), queue;
+        if (s < nodes) {
+            distance[size_t(s)] = 0;
+            queue.push_back(s);
+        }
+        for (size_t head = 0; head < queue.size(); ++head) {
+            for (const int64_t u : neighbours[size_t(queue[head])]) {
+                if (distance[size_t(u)] < 0) {
+                    distance[size_t(u)] = distance[size_t(queue[head])] + 1;
+                    queue.push_back(u);
+                }
+            }
+        }
+        for (int64_t t = 0; t < tokens; ++t) {
+            const int64_t d = s < nodes && t < nodes ? distance[size_t(t)] : -2;
+            w.classOf[size_t(s * tokens + t)] = uint8_t(d == -2 ? hops + 3 : d == -1 ? hops + 2 : d > hops ? hops + 1 : d);
+        }
+    }
+    return w;
+}
+
+/// Pack of graphs: segments masked against each other.
+inline void cutIntoSegments(World& w, const std::vector<int64_t>& ends)
+{
+    w.segment.resize(size_t(w.tokens));
+    int32_t s = 0;
+    for (int64_t i = 0; i < w.tokens; ++i) {
+        while (i >= ends[size_t(s)])
+            ++s;
+        w.segment[size_t(i)] = s;
+    }
+    for (int64_t i = 0; i < w.tokens; ++i) {
+        for (int64_t j = 0; j < w.tokens; ++j) {
+            if (w.segment[size_t(i)] != w.segment[size_t(j)])
+                w.classOf[size_t(i * w.tokens + j)] = reference::kMasked;
+        }
+    }
+}
+
+struct ListStorage {
+    TileListsView view;
+    std::vector<uint8_t> map;
+    std::vector<uint32_t> rank, offsets;
+    std::vector<int64_t> tileStart, blockStart;
+    std::vector<uint16_t> entries;
+    int64_t kinds[4] = {};
+};
+
+/// Lists of rows [q0, q1) x keys [k0, k1) of the world. denseAbove: near pairs from which a tile is stored dense.
+inline std::unique_ptr<ListStorage> buildLists(const World& w, int64_t q0, int64_t q1, int64_t k0, int64_t k1, int64_t denseAbove)
+{
+    auto s = std::make_unique<ListStorage>();
+    const int64_t qb = (q1 - q0 + 63) / 64, kb = (k1 - k0 + 63) / 64, mapStride = (kb + 3) / 4, rankStride = (kb + 255) / 256;
+    s->map.assign(size_t(qb * mapStride), 0);
+    s->rank.assign(size_t(qb * rankStride), 0);
+    s->tileStart.assign(1, 0);
+    s->blockStart.assign(1, 0);
+    for (int64_t bi = 0; bi < qb; ++bi) {
+        for (int64_t bj = 0; bj < kb; ++bj) {
+            if (bj % 256 == 0)
+                s->rank[size_t(bi * rankStride + bj / 256)] = uint32_t(int64_t(s->offsets.size()) - s->tileStart.back());
+            std::vector<uint16_t> list, dense(2048, 0xFFFF);
+            bool constant = true;
+            int first = -1;
+            for (int64_t r = 0; r < 64 && q0 + bi * 64 + r < q1; ++r) {
+                for (int64_t c = 0; c < 64 && k0 + bj * 64 + c < k1; ++c) {
+                    const uint8_t code = w.classOf[size_t((q0 + bi * 64 + r) * w.tokens + k0 + bj * 64 + c)];
+                    first = first < 0 ? code : first;
+                    constant = constant && code == first && code <= w.hops;
+                    if (code > w.hops)
+                        continue;
+                    list.push_back(uint16_t(r << 10 | c << 4 | code));
+                    reinterpret_cast<uint8_t*>(dense.data())[r * 64 + c] = code;
+                }
+            }
+            if (list.empty()) {
+                ++s->kinds[0];
+                continue;
+            }
+            const TileKind kind = constant ? TileKind::Const : int64_t(list.size()) > denseAbove ? TileKind::Dense : TileKind::List;
+            ++s->kinds[int(kind)];
+            s->map[size_t(bi * mapStride + bj / 4)] |= uint8_t(int(kind) << (2 * (bj % 4)));
+            s->offsets.push_back(kind == TileKind::Const ? uint32_t(first) : uint32_t(int64_t(s->entries.size()) - s->blockStart.back()));
+            if (kind == TileKind::List) {
+                s->entries.push_back(uint16_t(list.size()));
+                s->entries.insert(s->entries.end(), list.begin(), list.end());
+            } else if (kind == TileKind::Dense) {
+                s->entries.insert(s->entries.end(), dense.begin(), dense.end());
+            }
+        }
+        s->tileStart.push_back(int64_t(s->offsets.size()));
+        s->blockStart.push_back(int64_t(s->entries.size()));
+    }
+    s->view = {qb, kb, mapStride, rankStride, s->map, s->rank, s->tileStart, s->offsets, s->blockStart, s->entries};
+    return s;
+}
+
+/// Tensors of a world and everything that a call needs.
+struct Problem {
+    const World* world = nullptr;
+    int32_t heads = 1, dim = 8;
+    double scale = 1;
+    std::vector<float> q, k, v, dO; // [tokens, heads, dim]
+    std::vector<float> table;       // [heads, classes] as learned; empty = none
+    Dropout dropout;
+    int64_t denseAbove = 512;
+    int32_t kvSplits = 1;
+
+    std::vector<float> shifted() const // b' = b - b[far]
+    {
+        std::vector<float> b = table;
+        for (int32_t h = 0; h < heads && !table.empty(); ++h) {
+            for (int32_t c = 0; c < world->classes; ++c)
+                b[size_t(h * world->classes + c)] -= table[size_t(h * world->classes + world->hops + 1)];
+        }
+        return b;
+    }
+};
+
+inline Problem makeProblem(const World& w, int32_t heads, int32_t dim, bool bias, uint64_t seed)
+{
+    Problem p;
+    p.world = &w;
+    p.heads = heads;
+    p.dim = dim;
+    p.scale = 1.0 / std::sqrt(double(dim));
+    const size_t count = size_t(w.tokens) * size_t(heads) * size_t(dim);
+    p.q = randomFloats(count, seed, 1, 2.0f);
+    p.k = randomFloats(count, seed, 2, 2.0f);
+    p.v = randomFloats(count, seed, 3);
+    p.dO = randomFloats(count, seed, 4);
+    if (bias)
+        p.table = randomFloats(size_t(heads) * size_t(w.classes), seed, 5);
+    return p;
+}
+
+struct Range {
+    int64_t begin = 0, end = 0;
+    int64_t size() const { return end - begin; }
+};
+
+template <class T> std::vector<T> slice(const std::vector<T>& all, Range range, int64_t width)
+{
+    return {all.begin() + range.begin * width, all.begin() + range.end * width};
+}
+
+inline reference::Dense referenceOf(const Problem& p, Range rows, Range keys)
+{
+    const World& w = *p.world;
+    const int64_t width = int64_t(p.heads) * p.dim;
+    reference::Dense d;
+    d.queries = rows.size();
+    d.keys = keys.size();
+    d.queryOffset = rows.begin;
+    d.keyOffset = keys.begin;
+    d.heads = p.heads;
+    d.dim = p.dim;
+    d.classCount = w.classes;
+    d.scale = p.scale;
+    d.q = widened(slice(p.q, rows, width));
+    d.k = widened(slice(p.k, keys, width));
+    d.v = widened(slice(p.v, keys, width));
+    d.table = widened(p.table);
+    d.dropout = p.dropout;
+    if (!p.table.empty() || !w.segment.empty()) {
+        for (int64_t i = rows.begin; i < rows.end; ++i) {
+            const auto row = w.classOf.begin() + i * w.tokens;
+            d.classes.insert(d.classes.end(), row + keys.begin, row + keys.end);
+        }
+    }
+    return d;
+}
+
+struct Fast {
+    std::vector<float> o, lse, dq, dk, dv, table;
+    std::vector<double> summed;
+    Bias bias;
+};
+
+inline AttentionShape shapeOf(const Problem& p, Range rows, Range keys)
+{
+    AttentionShape s;
+    s.queries = rows.size();
+    s.keys = keys.size();
+    s.queryOffset = rows.begin;
+    s.keyOffset = keys.begin;
+    s.heads = p.heads;
+    s.dim = p.dim;
+    s.scale = p.scale;
+    s.kvSplits = p.kvSplits;
+    return s;
+}
+
+/// What a call sees of one (rows x keys) block.
+struct Block {
+    AttentionShape shape;
+    HeadView<const float> q, k, v, dO;
+    Bias bias;
+    std::vector<float> table;
+    std::unique_ptr<ListStorage> lists;
+};
+
+inline std::unique_ptr<Block> blockOf(const Problem& p, Range rows, Range keys)
+{
+    const World& w = *p.world;
+    auto b = std::make_unique<Block>();
+    b->shape = shapeOf(p, rows, keys);
+    const int64_t width = int64_t(p.heads) * p.dim;
+    b->q = contiguousHeads(p.q.data() + rows.begin * width, rows.size(), p.heads, p.dim);
+    b->k = contiguousHeads(p.k.data() + keys.begin * width, keys.size(), p.heads, p.dim);
+    b->v = contiguousHeads(p.v.data() + keys.begin * width, keys.size(), p.heads, p.dim);
+    b->dO = contiguousHeads(p.dO.data() + rows.begin * width, rows.size(), p.heads, p.dim);
+    b->table = p.shifted();
+    b->lists = buildLists(w, rows.begin, rows.end, keys.begin, keys.end, p.denseAbove);
+    b->bias.hops = w.hops;
+    b->bias.classes = w.classes;
+    b->bias.table = p.table.empty() ? nullptr : b->table.data();
+    const auto ids = [](const std::vector<int32_t>& all, Range r) {
+        return all.empty() ? std::span<const int32_t>() : std::span<const int32_t>(all).subspan(size_t(r.begin), size_t(r.size()));
+    };
+    b->bias.queryComponent = ids(w.component, rows);
+    b->bias.keyComponent = ids(w.component, keys);
+    b->bias.querySegment = ids(w.segment, rows);
+    b->bias.keySegment = ids(w.segment, keys);
+    if (!p.table.empty())
+        b->bias.lists = b->lists->view;
+    return b;
+}
+
+/// Forward, delta, backward of one block; gradients start at zero.
+inline Fast runFast(const Problem& p, Range rows, Range keys, const ParallelFor& parallel, bool backward = true)
+{
+    const auto b = blockOf(p, rows, keys);
+    const size_t qn = size_t(rows.size()) * size_t(p.heads * p.dim), kn = size_t(keys.size()) * size_t(p.heads * p.dim);
+    Fast out;
+    Guarded<float> o(qn), lse(size_t(p.heads) * size_t(rows.size()));
+    {
+        Workspace space(attentionForwardWorkspace(b->shape, parallel.slots()));
+        const auto done = attentionForward(b->shape, b->q, b->k, b->v, b->bias, p.dropout,
+                                           contiguousHeads(o.data(), rows.size(), p.heads, p.dim), lse.data(), space.get(), parallel);
+        EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
+    }
+    out.o = o.values();
+    out.lse = lse.values();
+    if (!backward)
+        return out;
+    std::vector<float> delta(size_t(p.heads) * size_t(rows.size()));
+    attentionDelta(contiguousHeads<const float>(o.data(), rows.size(), p.heads, p.dim), b->dO, delta.data());
+    Guarded<float> dq(qn, 0), dk(kn, 0), dv(kn, 0);
+    const size_t bins = size_t(p.heads) * size_t(p.world->classes);
+    Guarded<double> partials(bins * size_t(p.kvSplits), 0);
+    Workspace space(attentionBackwardWorkspace(b->shape, parallel.slots()));
+    const auto done = attentionBackward(b->shape, b->q, b->k, b->v, b->dO, lse.data(), delta.data(), b->bias, p.dropout, dq.data(),
+                                        dk.data(), dv.data(), partials.data(), space.get(), parallel);
+    EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
+    out.dq = dq.values();
+    out.dk = dk.values();
+    out.dv = dv.values();
+    out.summed.resize(bins);
+    tableGradient(p.heads, p.kvSplits, p.world->classes, partials.data(), out.summed.data());
+    out.table.resize(bins);
+    closeFarBin(p.heads, p.world->hops, out.summed.data(), out.table.data());
+    return out;
+}
+
+/// Runs `body` once per set that this machine supports.
+template <class F> void forEachSet(F&& body)
+{
+    const std::string before = cpu::kernels().name;
+    for (const cpu::CpuKernels* set : cpu::allKernels()) {
+        if (!set->supported())
+            continue;
+        ASSERT_TRUE(cpu::forceKernels(set->name).ok());
+        SCOPED_TRACE(set->name);
+        body();
+    }
+    ASSERT_TRUE(cpu::forceKernels(before).ok());
+}
+
+} // namespace megagraph::kernels::testing
