@@ -258,6 +258,7 @@ Groups makeGroups(const Plan& plan, int64_t rank, const std::string& storePath, 
         groups.world = soloCommunicator();
         groups.context = soloCommunicator();
         groups.replica = soloCommunicator();
+        groups.firstRanks = [](int64_t) { return soloCommunicator(); };
         return groups;
     }
     const auto timeout = std::chrono::milliseconds(int64_t(timeoutS * 1000));
@@ -269,6 +270,10 @@ Groups makeGroups(const Plan& plan, int64_t rank, const std::string& storePath, 
     groups.world = joinGroup(store, "world", everybody, rank, timeout);
     groups.context = joinGroup(store, fmt::format("context{}", members.context.front()), members.context, rank, timeout);
     groups.replica = joinGroup(store, fmt::format("replica{}", members.replica.front()), members.replica, rank, timeout);
+    groups.firstRanks = [store, everybody, rank, timeout, made = int64_t(0)](int64_t count) mutable {
+        const std::vector<int64_t> members(everybody.begin(), everybody.begin() + count);
+        return joinGroup(store, fmt::format("first{}.{}", count, made++), members, rank, timeout);
+    };
     groups.leaveTogether = [store, world] { waitForAll(store, world, std::chrono::seconds(60)); };
     return groups;
 }

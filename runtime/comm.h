@@ -41,6 +41,8 @@ struct Groups {
     /// Returns when every rank has called it, through the store and not by a collective: a rank that closes early would reset
     /// the last transfers of its peers. Empty for one rank.
     std::function<void()> leaveTogether;
+    /// A new group of ranks [0, count) of the world; all of them call it, in the same order. count 1: solo.
+    std::function<std::unique_ptr<Communicator>(int64_t count)> firstRanks;
 };
 /// Eager, in plan order. `storePath` is the run's store.aN file. World 1: no transport at all.
 Groups makeGroups(const Plan& plan, int64_t rank, const std::string& storePath, double timeoutS);
