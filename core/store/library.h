@@ -28,10 +28,16 @@ struct ProfileRow { std::string id, createdUtc, level, modelSignature, datasetKe
 struct DatasetRow { std::string hash, name, path; int64_t nodes = 0, edges = 0; };
 struct PlanRow { std::string hash, name, dataset, model; };
 
+/// A run's row from its folder: run.json, status, plan.json, result.json. What `rebuild` writes; also for lists without a library.
+Result<RunRow> readRunRow(const std::string& runFolder);
+
 class Library {
   public:
     /// Opens or creates `home`/library.db (folder 0700, file 0600). VersionMismatch (newer), Corrupt, Io.
     static Result<Library> open(const std::string& home);
+    /// `megagraph library rebuild`: moves a library that cannot be read aside as one set with its side files (never a newer
+    /// one), opens, and rebuilds. Returns rows written; `skipped` gets one message per file that could not be read.
+    static Result<int64_t> repair(const std::string& home, std::vector<std::string>* skipped = nullptr);
     Library(Library&&) noexcept;
     Library& operator=(Library&&) noexcept;
     ~Library();
@@ -53,8 +59,12 @@ class Library {
                                int64_t steps, int64_t stepNsMedian, int64_t stepNsP95, const std::string& perRankJson);
     Result<Ok> saveCertificate(const std::string& planHash, const std::string& datasetHash, const std::string& verdict,
                                const std::string& document);
-    /// Reads runs/, plans/, profiles/, datasets/ of the home; returns rows written.
-    Result<int64_t> rebuild();
+    /// Graph statistics by cache key (data set structure, order, seed, hops); nullopt when there are none.
+    Result<Ok> saveGraphStats(const std::string& key, const GraphStats& stats);
+    Result<std::optional<GraphStats>> graphStats(const std::string& key) const;
+    /// Reads runs/, plans/, profiles/, datasets/ of the home; returns rows written. One transaction: all or nothing. A file
+    /// that cannot be read is skipped and named in `skipped`.
+    Result<int64_t> rebuild(std::vector<std::string>* skipped = nullptr);
 
   private:
     struct State;
