@@ -7,6 +7,8 @@ std::vector<AddVerb> allVerbs()
 {
     return {
         addDoctor,
+        addProfile,
+        addPlan,
     };
 }
 
