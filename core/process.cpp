@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -156,7 +155,7 @@ Result<Child> spawn(const ChildOptions& options)
     writeEnd.reset();
     Child child;
     child.pid = pid;
-    child.pidfd = pidfd_open(pid, 0);
+    child.pidfd = int(::syscall(SYS_pidfd_open, pid, 0)); // glibc 2.36 declares pidfd_open without C linkage
     const int pidfdCode = errno;
     Failure failure{};
     ssize_t got;
