@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -215,6 +216,21 @@ Result<Sidecar> readSidecar(const std::string& folder, const ShardReport& report
     return sidecar;
 }
 
+/// A step that an earlier attempt committed too is exchanged in one call, so that at no moment neither of the two is there.
+Result<Ok> renameInto(const std::string& temporary, const std::string& final)
+{
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_NOREPLACE) == 0)
+        return Ok{};
+    if (errno == EEXIST && ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
+        std::error_code ignored;
+        fs::remove_all(temporary, ignored); // now the old one
+        return Ok{};
+    }
+    if (errno == EINVAL && ::rename(temporary.c_str(), final.c_str()) == 0) // no flags on this file system, nothing to replace
+        return Ok{};
+    return Error{ErrorCode::Io, fmt::format("{}: rename to {} failed: {}", temporary, final, std::strerror(errno))};
+}
+
 Result<Ok> publish(const std::string& temporary, const std::string& final, const CheckpointManifest& manifest,
                    const std::vector<ShardReport>& reports)
 {
@@ -225,8 +241,7 @@ Result<Ok> publish(const std::string& temporary, const std::string& final, const
     for (const auto& report : reports)
         ::unlink((temporary + "/" + report.sidecar).c_str()); // a left-over sidecar does no harm
     MEGAGRAPH_TRY(std::ignore, syncFolder(temporary));
-    if (::rename(temporary.c_str(), final.c_str()) != 0)
-        return Error{ErrorCode::Io, fmt::format("{}: rename to {} failed: {}", temporary, final, std::strerror(errno))};
+    MEGAGRAPH_TRY(std::ignore, renameInto(temporary, final));
     return syncFolder(fs::path(final).parent_path().string());
 }
 
@@ -358,8 +373,6 @@ Result<CheckpointManifest> commitCheckpoint(const std::string& runFolder, const 
     MEGAGRAPH_TRY(std::ignore, checkCoverage(manifest.slices));
     MEGAGRAPH_TRY(std::ignore, checkFiles(temporary, manifest));
     const std::string final = parent + "/" + checkpointName(identity.step);
-    std::error_code ignored;
-    fs::remove_all(final, ignored); // the same step of an earlier attempt, or one that was found damaged
     MEGAGRAPH_TRY(std::ignore, publish(temporary, final, manifest, reports));
     return manifest;
 }

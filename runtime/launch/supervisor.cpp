@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <ctime>
+#include <filesystem>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -86,13 +87,26 @@ Result<Resume> chooseCheckpoint(const RunDirectory& directory, const Journal& jo
                                                  wanted >= 0 ? fmt::format(" of step {}", wanted) : "", have, directory.folder())};
 }
 
+/// What a killed supervisor could not clean: half-written checkpoints, rendezvous files of former attempts.
+void removeLeftFiles(const std::string& folder)
+{
+    removeUnfinishedCheckpoints(folder);
+    std::error_code error;
+    std::vector<std::filesystem::path> doomed;
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+        if (const std::string name = it->path().filename().string(); name.rfind("store.a", 0) == 0 || name == "status.json.tmp")
+            doomed.push_back(it->path());
+    for (const auto& path : doomed)
+        std::filesystem::remove(path, error);
+}
+
 Result<RunOutcome> runAttempt(RunDirectory& directory, const SupervisorOptions& options, const sigset_t& signals)
 {
     MEGAGRAPH_TRY(Journal journal, Journal::open(directory.folder()));
     Resume resume;
     if (!options.resumeRun.empty()) {
         MEGAGRAPH_TRY(resume, chooseCheckpoint(directory, journal, options.resumeStep));
-        removeUnfinishedCheckpoints(directory.folder());
+        removeLeftFiles(directory.folder());
         for (const auto& damaged : resume.damaged)
             journal.append(Json{{"utc", utcNow()}, {"mono_s", 0.0}, {"attempt", resume.attempt}, {"kind", "checkpoint.damaged"},
                                 {"step", damaged.step}, {"file", damaged.folder}, {"got", damaged.reason}});
