@@ -4,6 +4,7 @@
 #include "core/io/source_file.h"
 #include "core/io/text_number.h"
 #include "core/io/zip.h"
+#include "core/machine.h"
 
 #include <algorithm>
 #include <cmath>

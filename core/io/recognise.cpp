@@ -5,6 +5,7 @@
 #include "core/io/text_number.h"
 #include "core/io/zip.h"
 #include "core/units.h"
+#include "core/machine.h"
 
 #include <algorithm>
 #include <cstring>

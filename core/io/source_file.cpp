@@ -103,36 +103,4 @@ Result<std::string> SourceFile::crc32Hex() const
     return fmt::format("{:08x}", static_cast<uint32_t>(crc));
 }
 
-namespace {
-
-int64_t firstNumber(const char* path)
-{
-    std::ifstream stream(path);
-    int64_t value = -1;
-    stream >> value;
-    return stream ? value : -1;
-}
-
-} // namespace
-
-int64_t availableMemoryBytes()
-{
-    int64_t available = int64_t(1) << 32;
-    std::ifstream stream("/proc/meminfo");
-    std::string key, unit;
-    int64_t kibibytes = 0;
-    while (stream >> key >> kibibytes) {
-        std::getline(stream, unit);
-        if (key == "MemAvailable:") {
-            available = kibibytes * 1024;
-            break;
-        }
-    }
-    const int64_t limit = firstNumber("/sys/fs/cgroup/memory.max");
-    const int64_t used = firstNumber("/sys/fs/cgroup/memory.current");
-    if (limit > 0 && used >= 0)
-        available = std::min(available, std::max<int64_t>(limit - used, 0));
-    return available;
-}
-
 } // namespace megagraph

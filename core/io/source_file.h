@@ -37,7 +37,5 @@ class SourceFile {
 
 /// "file: place: what; remedy" as InvalidInput.
 Error badInput(const std::string& file, const std::string& place, const std::string& what, const std::string& remedy);
-/// Bytes of memory that this process may still take: MemAvailable and the control group's limit, the smaller.
-int64_t availableMemoryBytes();
 
 } // namespace megagraph
