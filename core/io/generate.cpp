@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <fmt/format.h>
 #include <numeric>
@@ -72,14 +73,15 @@ int64_t below(uint32_t high, uint32_t low, int64_t bound)
     return static_cast<int64_t>(((bits >> 32) * b + ((bits & 0xffffffffu) * b >> 32)) >> 32);
 }
 
-/// Heavy tail: 16 (3/2)^k with probability 2^-(k+1), k at most 8: P(weight > x) falls about as x^-1.7.
+/// Heavy tail above a floor: 40 + 16 (3/2)^k with probability 2^-(k+1), k at most 8: P(weight > x) falls about as x^-1.7.
+/// The floor keeps the poorest nodes at more than half the mean degree, so that their neighbours tell the community.
 int64_t heavyWeight(uint64_t seed, int64_t node)
 {
     const uint32_t bits = drawWords(seed, kWeight, static_cast<uint64_t>(node))[0];
     int64_t weight = 16;
     for (int k = 0; k < 8 && (bits >> k & 1); ++k)
         weight = weight * 3 / 2;
-    return weight;
+    return weight + 40;
 }
 
 struct Communities {
@@ -94,12 +96,12 @@ Communities plantCommunities(const GenerateOptions& o)
     Communities c;
     c.isolated = chosen(o.seed, kIsolated, o.nodes, (o.nodes + 50) / 100);
     c.members.resize(static_cast<size_t>(o.communities));
-    // uneven: the shares fall in equal steps from 3C to C + 2
-    const int64_t shares = 3 * o.communities * o.communities - o.communities * (o.communities - 1);
+    // uneven: the shares fall in equal steps from 4C to 2C + 2
+    const int64_t shares = 4 * o.communities * o.communities - o.communities * (o.communities - 1);
     for (int64_t i = 0; i < o.nodes; ++i) {
         auto ticket = static_cast<int64_t>(drawBelow(o.seed, kCommunity, static_cast<uint64_t>(i), static_cast<uint64_t>(shares)));
         int32_t community = 0;
-        for (int64_t share = 3 * o.communities; ticket >= share; share -= 2, ++community)
+        for (int64_t share = 4 * o.communities; ticket >= share; share -= 2, ++community)
             ticket -= share;
         c.of.push_back(community);
         if (c.isolated[static_cast<size_t>(i)])
@@ -153,6 +155,16 @@ void addCommunityEdges(const GenerateOptions& o, const Communities& c, RawGraph&
     }
 }
 
+/// Sign of a class centre in one column: Walsh functions, so that any two classes differ in half of the columns; classes
+/// beyond their number get drawn signs.
+bool positiveCentre(const GenerateOptions& o, int64_t community, int64_t column)
+{
+    const int64_t functions = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(o.features)));
+    if (community + 1 < functions && column < functions)
+        return std::popcount(static_cast<uint64_t>((community + 1) & column)) & 1;
+    return drawWords(o.seed, kCentre, static_cast<uint64_t>(community * o.features + column))[0] & 1;
+}
+
 /// centre +- separation (sign by class and column) + noise of variance 1: the sum of twelve uniforms, all in whole units.
 void addCommunityFeatures(const GenerateOptions& o, const Communities& c, RawGraph& graph)
 {
@@ -168,8 +180,7 @@ void addCommunityFeatures(const GenerateOptions& o, const Communities& c, RawGra
                 for (size_t w = 0; w < 3; ++w)
                     value += (words[w] >> 16) + (words[w] & 0xffff);
             }
-            const auto centre = static_cast<uint64_t>(c.of[static_cast<size_t>(i)] * o.features + f);
-            value += drawWords(o.seed, kCentre, centre)[0] & 1 ? separation : -separation;
+            value += positiveCentre(o, c.of[static_cast<size_t>(i)], f) ? separation : -separation;
             row[static_cast<size_t>(f)] = static_cast<float>(value) / static_cast<float>(kUnit); // exact: below 2^24, power of two
         }
         graph.features.addRow(row);
