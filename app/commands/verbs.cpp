@@ -7,8 +7,18 @@ std::vector<AddVerb> allVerbs()
 {
     return {
         addDoctor,
+        addGenerate,
+        addImport,
+        addInspect,
+        addModel,
+        addLibrary,
         addProfile,
         addPlan,
+        addTrain,
+        addVerify,
+        addWatch,
+        addStop,
+        addRuns,
     };
 }
 
