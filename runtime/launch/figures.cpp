@@ -59,16 +59,11 @@ void Figures::take(const Json& line, double now)
     } else if (kind == "best") {
         best_ = line;
         bestStep_ = integer(line, "step", -1);
-    } else if (kind == "rank.ready") {
-        base_[rank] = integer(line, "base_bytes", 0);
-    } else if (kind == "memory") {
-        base_[rank] = std::max(base_[rank], integer(line, "base_bytes", 0));
+    } else if (kind == "memory") { // counted peak with base, as in `done`
         peak_[rank] = std::max(peak_[rank], integer(line, "peak_bytes", 0));
     } else if (kind == "done") {
-        if (const int64_t peak = integer(line, "peak_bytes", 0); peak > 0) {
-            peak_[rank] = peak; // counted peak with base
-            base_[rank] = 0;
-        }
+        if (const int64_t peak = integer(line, "peak_bytes", 0); peak > 0)
+            peak_[rank] = peak;
         if (rank == 0) {
             done_ = line;
             step_ = std::max(step_, integer(line, "steps", step_));
@@ -125,7 +120,7 @@ Json Figures::result(const RunSpec& spec, const Plan& plan, const std::string& s
             if (prediction.rank == rank)
                 predicted = prediction.peakBytes;
         if (const auto peak = peak_.find(rank); peak != peak_.end())
-            measured = peak->second + (base_.count(rank) ? base_.at(rank) : 0);
+            measured = peak->second;
         ranks.push_back(Json{{"rank", rank}, {"peak_bytes", {{"predicted", predicted}, {"measured", measured}}}});
     }
     const double median = medianStepSeconds();

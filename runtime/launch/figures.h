@@ -45,7 +45,7 @@ class Figures {
     std::vector<float> stepS_;
     std::map<std::string, Evaluation> evaluations_; // by split, newest
     Json best_, done_;                              // `best` line; `result` of rank 0's done line
-    std::map<int64_t, int64_t> peak_, base_;        // by rank
+    std::map<int64_t, int64_t> peak_;               // by rank
 };
 
 } // namespace megagraph::launch
