@@ -29,14 +29,12 @@ Result<Hardware> hardwareFromJson(const Json& value, const std::string& file)
         link.get("class", spec.linkClass);
         link.get("alpha_ns", spec.alphaNs, 0, most);
         link.get("bytes_per_s", spec.bytesPerS, 1, most);
-        MEGAGRAPH_TRY(std::ignore, link.finish());
         out.links.push_back(spec);
     }
     reader.get("source", out.source);
     reader.get("provenance", provenance);
     if (provenance != "assumed")
         reader.fail("provenance", "a preset is always \"assumed\", got \"" + provenance + "\"");
-    MEGAGRAPH_TRY(std::ignore, flops.finish());
     MEGAGRAPH_TRY(std::ignore, reader.finish());
     if (out.links.empty())
         return Error{ErrorCode::InvalidInput, file + ": links: there is none, expected at least one"};
