@@ -52,18 +52,20 @@ at::Tensor noise(int64_t rows, int64_t columns, bool gradient)
     return x.requires_grad_(gradient);
 }
 
+/// How a layer is run.
+struct Variant {
+    Exchange exchange = Exchange::None;
+    AttentionPath attention = AttentionPath::Fused;
+    Recompute recompute = Recompute::None;
+    int64_t contexts = 1, contextRank = 0;
+    bool operator==(const Variant&) const = default;
+};
+
 /// The graph in token order, and what jobs build from it. The last sequence and model are kept for the next job.
 class Workbench {
   public:
-    Workbench(WorkerContext& context);
+    explicit Workbench(WorkerContext& context);
 
-    struct Variant {
-        Exchange exchange = Exchange::None;
-        AttentionPath attention = AttentionPath::Fused;
-        Recompute recompute = Recompute::None;
-        int64_t contexts = 1, contextRank = 0;
-        auto operator<=>(const Variant&) const = default;
-    };
     /// Plan with the variant's stage, one replica.
     Plan planOf(const Variant& variant) const;
     std::unique_ptr<TokenSequence> buildSequenceOf(const Variant& variant, const Plan& plan, int64_t tokens) const;
@@ -173,9 +175,9 @@ template <class E> E choice(const std::string& name, std::initializer_list<E> va
     throw std::runtime_error(fmt::format("run.json: profile.jobs: {}: got \"{}\"; this version does not know it", key, name));
 }
 
-Workbench::Variant variantOf(const ProfileJob& job, const Communicator& group)
+Variant variantOf(const ProfileJob& job, const Communicator& group)
 {
-    Workbench::Variant variant;
+    Variant variant;
     variant.exchange = choice(word(job, "exchange", "none"),
                               {Exchange::None, Exchange::Ring, Exchange::Gather, Exchange::Reduce}, exchangeName, "exchange");
     variant.attention = choice(word(job, "attention", "fused"), {AttentionPath::Fused, AttentionPath::Materialised},
@@ -213,7 +215,7 @@ std::vector<PhaseSample> forwardBackward(const std::function<at::Tensor()>& forw
 
 JobRun layerJob(Workbench& bench, const ProfileJob& job, Communicator& group)
 {
-    const Workbench::Variant variant = variantOf(job, group);
+    const Variant variant = variantOf(job, group);
     const std::string name = word(job, "layer", "block");
     const TokenSequence& sequence = bench.sequence(variant, size(job, "n", 1));
     GraphModel& model = bench.model(variant);
@@ -445,7 +447,7 @@ ProfilePoint memoryPoint(Workbench& bench, const ProfileJob& job, Communicator& 
     if (what == "sequence") {
         bench.clear();
         const int64_t clean = memoryState().current;
-        const Workbench::Variant variant = variantOf(job, group);
+        const Variant variant = variantOf(job, group);
         const Plan plan = bench.planOf(variant);
         const auto sequence = bench.buildSequenceOf(variant, plan, size(job, "n", 1));
         const auto bits = need(bench.context.dataset.split(bench.context.run.split));

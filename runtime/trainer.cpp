@@ -324,7 +324,7 @@ Result<Ok> Trainer::checkpoint()
     const double seconds = monotonicSeconds() - start;
     context_.reporter.event("checkpoint.shard", {{"step", step},
                                                  {"folder", checkpointTempName(step, context_.attempt)},
-                                                 {"files", shardReportToJson(report)},
+                                                 {"files", Json::array({shardReportToJson(report)})},
                                                  {"blocked_s", seconds},
                                                  {"write_s", seconds}});
     savedStep_ = step;
