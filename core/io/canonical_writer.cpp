@@ -5,6 +5,7 @@
 #include "core/io/npy.h"
 #include "core/io/text_number.h"
 #include "core/places.h"
+#include "core/process.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -41,6 +42,21 @@ std::string randomId()
     if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
         bits = static_cast<uint64_t>(::getpid()); // the folder is made exclusively, so a clash is an error and no damage
     return fmt::format("{:016x}", bits);
+}
+
+/// Removes what killed imports left: .tmp-PID-TICKS-ID of processes that are gone. Live ones (same pid and start) stay.
+void sweepTemporaries(const std::string& folder)
+{
+    std::error_code fault;
+    std::vector<std::filesystem::path> dead;
+    for (std::filesystem::directory_iterator it(folder, fault), end; !fault && it != end; it.increment(fault)) {
+        const std::string name = it->path().filename().string();
+        long long pid = 0, ticks = 0;
+        if (std::sscanf(name.c_str(), ".tmp-%lld-%lld-", &pid, &ticks) == 2 && processStartTicks(pid) != ticks)
+            dead.push_back(it->path());
+    }
+    for (const auto& path : dead)
+        std::filesystem::remove_all(path, fault);
 }
 
 Error existsAlready(const std::string& folder, const std::string& name)
@@ -121,7 +137,8 @@ Result<CanonicalWriter> CanonicalWriter::begin(const std::string& home, const st
         return existsAlready(target, name);
     MEGAGRAPH_TRY(std::ignore, makeFolders(home + "/datasets"));
     CanonicalWriter writer(home, name, replace);
-    const std::string temporary = home + "/datasets/.tmp-" + randomId();
+    sweepTemporaries(home + "/datasets");
+    const std::string temporary = fmt::format("{}/datasets/.tmp-{}-{}-{}", home, ::getpid(), processStartTicks(::getpid()), randomId());
     if (::mkdir(temporary.c_str(), 0700) != 0)
         return Error{ErrorCode::Io, fmt::format("{}: cannot be created: {}; check the disk", temporary, std::strerror(errno))};
     writer.temporary_ = temporary;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a canonical set into datasets/.tmp-<id>/, syncs it and renames it last: a set exists whole or not at all. Whatever
-// ends before commit() removes the temporary folder. One thread.
+// ends before commit() removes the temporary folder; what a killed process left goes with the next import. One thread.
 //
 // Hashes in dataset.json: one line "file dtype shape hash" per array (shape as 2708x1433), sorted, each ended by a newline;
 // the SHA-256 of the lines. structure_hash covers indptr, indices, graph_offsets; features_hash features*; labels_hash

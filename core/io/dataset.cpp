@@ -178,7 +178,7 @@ Result<Dataset> Dataset::open(const std::string& folder)
     if (!spec && spec.error().code == ErrorCode::VersionMismatch)
         return spec.error();
     if (!spec)
-        return corrupt(folder, spec.error().message);
+        return Error{ErrorCode::Corrupt, spec.error().message + "; " + kImportAgain};
     Dataset dataset;
     dataset.spec_ = std::move(*spec);
     dataset.folder_ = folder;

@@ -258,7 +258,8 @@ Result<ImportReport> inspectSource(const std::string& path, const ImportOptions&
     Json decisions = Json::array();
     for (const auto& [id, value, why] : defaultDecisions(options)) {
         decisions.push_back({{"id", id}, {"value", value}, {"why", why}, {"option", decisionOption(id)}});
-        report.text.push_back(fmt::format("  would decide {} = {} ({}; {})", id, value, why, decisionOption(id)));
+        const std::string option = decisionOption(id);
+        report.text.push_back(fmt::format("  would decide {} = {} ({}{}{})", id, value, why, option.empty() ? "" : "; ", option));
     }
     report.text.push_back("  --full reads everything, counts and checks; nothing is written");
     report.document = {{"format", "megagraph.inspection"}, {"version", 1}, {"source", {{"format", source.format}, {"why", source.why}}},

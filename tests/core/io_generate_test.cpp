@@ -151,5 +151,66 @@ TEST(Community, SampleHasTheStatedShape)
     EXPECT_NEAR(static_cast<double>(inside) / static_cast<double>(known), 0.6, 0.06);
 }
 
+TEST(Community, SampleHasTheSameHashOnEveryMachine)
+{
+    const Scratch scratch;
+    const auto made = generated(scratch, "sample", {});
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(made->spec.contentHash, "fc6bff3e91e9a9ed47ddedc4fc82bf77c8efe6ce6d17a2dd547ec4944e98bd5c");
+    EXPECT_EQ(made->spec.structureHash, "6b217623c55e0ef37bd0ae398715de6584ad9de8f69932e0acb0686178b7dfc0");
+    GenerateOptions other;
+    other.seed = 1;
+    const auto again = generated(scratch, "other", other);
+    ASSERT_TRUE(again.ok());
+    EXPECT_NE(again->spec.structureHash, made->spec.structureHash);
+}
+
+TEST(OtherKinds, HaveTheCountsOfTheirDefinition)
+{
+    const Scratch scratch;
+    GenerateOptions grid{.kind = "grid", .communities = 4, .rows = 5, .columns = 7};
+    EXPECT_EQ(generated(scratch, "grid", grid)->spec.undirectedEdges, 5 * 6 + 4 * 7);
+    grid.torus = true;
+    EXPECT_EQ(generated(scratch, "torus", grid)->spec.undirectedEdges, 2 * 35);
+    const auto path = generated(scratch, "path", {.kind = "path", .nodes = 100});
+    EXPECT_EQ(path->spec.undirectedEdges, 99);
+    EXPECT_EQ(path->spec.components, 1);
+    EXPECT_EQ(path->spec.classes.size(), 7u);
+    const auto star = generated(scratch, "star", {.kind = "star", .leaves = 10000});
+    EXPECT_EQ(star->spec.nodes, 10001);
+    EXPECT_EQ(star->document["largest_degree"], 10000);
+    EXPECT_EQ(star->spec.classes, (std::vector<std::string>{"0", "1"}));
+    const auto rmat = generated(scratch, "rmat", {.kind = "rmat", .scale = 10});
+    EXPECT_EQ(rmat->spec.nodes, 1024);
+    EXPECT_EQ(rmat->document["lines"], 16 * 1024);
+    EXPECT_GT(rmat->document["repeated_lines"].get<int64_t>(), 100);
+    EXPECT_GT(rmat->document["largest_degree"].get<int64_t>(), 200); // mean is below 32
+}
+
+TEST(OtherKinds, StarLabelsAreTheParityOfTheFeature)
+{
+    const Scratch scratch;
+    const auto set = Dataset::open(generated(scratch, "star", {.kind = "star", .leaves = 50})->folder);
+    ASSERT_TRUE(set.ok());
+    ASSERT_EQ(set->denseFeatures().size(), 51u);
+    for (size_t i = 0; i < 51; ++i)
+        EXPECT_EQ(static_cast<int32_t>(set->denseFeatures()[i]) % 2, set->classLabels()[i]);
+}
+
+TEST(OtherKinds, BadOptionsNameOptionValueAndRange)
+{
+    const auto refused = [](GenerateOptions options, const char* piece) {
+        const auto result = generateGraph(options);
+        ASSERT_FALSE(result.ok());
+        EXPECT_EQ(result.error().code, ErrorCode::Usage);
+        EXPECT_NE(result.error().message.find(piece), std::string::npos) << result.error().message;
+    };
+    refused({.kind = "ring"}, "got ring, expected one of community");
+    refused({.nodes = 5}, "--nodes: out of range, got 5");
+    refused({.communities = 1}, "--communities");
+    refused({.inside = 101}, "--inside");
+    refused({.kind = "rmat", .scale = 60}, "--scale");
+}
+
 } // namespace
 } // namespace megagraph::test
