@@ -67,7 +67,9 @@ Result<int> stop(const StopOptions& options, const Invocation& invocation)
     bool acknowledged = false;
     if (alive) {
         RunFollower follower(folder);
-        while (follower.poll().ok() && follower.poll()->more) { // up to now
+        for (bool more = true; more;) { // up to now
+            MEGAGRAPH_TRY(const RunFollower::Lines lines, follower.poll());
+            more = lines.more;
         }
         MEGAGRAPH_TRY(const std::string request, requestControl(folder, options.kill ? "kill" : options.now ? "terminate" : "stop", "megagraph stop"));
         acknowledged = answered(follower, request);
