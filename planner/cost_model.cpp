@@ -494,7 +494,8 @@ LayerCost CostModel::block(const BlockQuery& query) const
     // the forward pass keeps its input only; the backward pass runs it again with everything that it keeps
     const LayerCost once = blockWithout(query);
     cost = once;
-    cost.backward.time = once.forward.time + once.backward.time;
+    cost.forward.time = withOrigin(once.forward.time, Provenance::Interpolated);
+    cost.backward.time = withOrigin(once.forward.time + once.backward.time, Provenance::Interpolated);
     cost.backward.attentionNs = once.forward.attentionNs + once.backward.attentionNs;
     cost.backward.exchangeNs = once.forward.exchangeNs + once.backward.exchangeNs;
     int64_t rows = 0;

@@ -165,7 +165,7 @@ std::vector<Shard> shardsOf(const Problem& problem, const SequenceStats& sequenc
     for (int64_t c = 0; c < parts; ++c) {
         Shard shard;
         shard.keys = sequence.tokens;
-        if (full && stage.cuts.empty()) {
+        if (full && (stage.cuts.empty() || stage.cuts == known->second.cuts)) {
             const ContextStats& context = known->second;
             shard.rows = context.tokens[size_t(c)];
             shard.entries = context.edges[size_t(c)];

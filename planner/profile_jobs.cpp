@@ -59,7 +59,7 @@ std::vector<Setting> settingsOf(const Problem& problem)
         all.push_back({stage.exchange, stage.ring, candidate.plan.world(), candidate.plan.attention, stage.recompute});
     }
     std::stable_sort(all.begin(), all.end(), [](const Setting& a, const Setting& b) {
-        const auto rank = [](const Setting& s) { return std::pair(s.recompute != Recompute::None, s.attention != AttentionPath::Fused); };
+        const auto rank = [](const Setting& s) { return std::pair(s.attention != AttentionPath::Fused, s.recompute != Recompute::None); };
         return rank(a) < rank(b);
     });
     return all;
@@ -137,9 +137,9 @@ std::vector<ProfileJob> quickProfileJobs(const Problem& problem, double seconds)
     const int64_t parameters = layout.ok() ? parameterCount(*layout) : 0;
     addEnds(problem, jobs);
     addStep(problem, parameters, jobs);
-    addLayers(problem, jobs);
     addLinks(problem, jobs);
     jobs.add("memory", {{"what", "state"}}, {});
+    addLayers(problem, jobs); // last: blocks take longest, the dense baseline most of all
     return jobs.take();
 }
 

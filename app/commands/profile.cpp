@@ -49,7 +49,7 @@ RunSpec profileRun(const ProfileOptions& options, const planner::Problem& proble
     spec.name = fmt::format("profile {} {}", problem.dataset.name, problem.model.name);
     spec.threadsPerRank = planner::slotThreads(problem.cluster);
     spec.steps = 0;
-    spec.evalEvery = 0;
+    spec.evalEvery = 1;
     spec.split = problem.dataset.splits.empty() ? "" : problem.dataset.splits.front().name;
     spec.profileLevel = "quick";
     spec.profileSeconds = options.seconds;

@@ -171,8 +171,7 @@ TEST(Search, PicksFollowTheirNames)
     options.pick = "least-memory";
     const PlanTable least = searched(problem, options);
     for (const PlanRow& row : least.rows)
-        if (row.feasible)
-            EXPECT_GE(row.peakBytes, least.rows[size_t(least.picked)].peakBytes);
+        EXPECT_TRUE(!row.feasible || row.peakBytes >= least.rows[size_t(least.picked)].peakBytes);
     options.pick = "simplest";
     const PlanTable simplest = searched(problem, options);
     const PlanRow& simple = simplest.rows[size_t(simplest.picked)];
@@ -193,7 +192,7 @@ TEST(Search, ConstraintsExcludeAndTheBindingSentenceSaysSo)
     EXPECT_NE(table.rows[0].whyNot.find("not allowed: exchange = none"), std::string::npos) << table.rows[0].whyNot;
     EXPECT_NE(table.binding.find("Nothing binds"), std::string::npos) << table.binding; // ring is faster than the listed baselines
     Problem memory = profiledProblem(2);
-    memory.constraints.budgetBytes = 159 * kMiB; // room for recompute only
+    memory.constraints.budgetBytes = 152 * kMiB; // room for recompute only
     const PlanTable tight = searched(memory);
     ASSERT_GE(tight.picked, 0) << tight.binding;
     EXPECT_EQ(tight.rows[size_t(tight.picked)].plan.stages[0].recompute, Recompute::Block);
@@ -273,8 +272,7 @@ TEST(Search, AStaleProfileIsTransferredEverywhere)
     problem.match = "stale";
     const PlanTable table = searched(problem);
     for (const PlanRow& row : table.rows)
-        if (row.predicted)
-            EXPECT_FLOAT_EQ(row.share[0], 0.0f) << row.plan.name;
+        EXPECT_FLOAT_EQ(row.predicted ? row.share[0] : 0.0f, 0.0f) << row.plan.name;
 }
 
 TEST(Search, IsTheSameBytesEveryTime)
@@ -389,21 +387,21 @@ TEST(Jobs, AnswersToAllJobsLeaveNothingAssumed)
         profile.id = "aa";
         profile.constants = {{"process_base_bytes", 1e8, "bytes", "measured"}};
         for (const ProfileJob& job : quickProfileJobs(problem, 30)) {
-            if (job.kind == "layer")
-                for (const char* phase : {"forward", "backward"}) {
-                    auto key = job.key;
-                    key["phase"] = phase;
-                    addPoint(profile, job.kind, key, job.x, 5 * kMs, kMiB, kMiB);
-                }
-            else
+            if (job.kind != "layer") {
                 addPoint(profile, job.kind, job.key, job.x, kMs, kMiB);
+                continue;
+            }
+            for (const char* phase : {"forward", "backward"}) {
+                auto key = job.key;
+                key["phase"] = phase;
+                addPoint(profile, job.kind, key, job.x, 5 * kMs, kMiB, kMiB);
+            }
         }
         problem.profile = profile;
         problem.match = "exact";
         EXPECT_TRUE(profileHoles(quickProfileJobs(problem, 30), profile.points).empty());
         for (const PlanRow& row : searched(problem).rows)
-            if (row.predicted)
-                EXPECT_GT(row.share[0], 0.9999f) << row.plan.name;
+            EXPECT_TRUE(!row.predicted || row.share[0] > 0.9999f) << row.plan.name << " " << row.share[0];
     }
 }
 

@@ -103,7 +103,7 @@ inline void addLayer(Profile& profile, const std::string& layer, const std::stri
     std::map<std::string, double> x{{"n", double(n)}};
     if (layer == "block")
         x["attention_ns"] = double(forwardMs * kMs) / 2;
-    addPoint(profile, "layer", key, x, forwardMs * kMs, savedMiB * kMiB, peakMiB * kMiB);
+    addPoint(profile, "layer", key, x, forwardMs * kMs, savedMiB * kMiB, peakMiB * kMiB / 2);
     key["phase"] = "backward";
     if (layer == "block")
         x["attention_ns"] = double(backwardMs * kMs) / 2;
