@@ -106,10 +106,12 @@ TEST(EdgeAttention, AgreesWithTheReferenceForEveryRowLength)
     forEachSet([] {
         const std::vector<int64_t> degrees{0, 1, 2, 15, 16, 17, 0, 511, 512, 513, 3, 1025, 5, 0};
         for (const bool self : {false, true}) {
-            EdgeProblem p = makeEdges(degrees, 40, 2, 16, 1);
-            p.edges.selfKey = self;
-            p.edges.selfOffset = 7;
-            expectAgrees(p);
+            for (const int32_t heads : {2, 8}) { // entry by entry, and all heads of an entry at once
+                EdgeProblem p = makeEdges(degrees, 40, heads, heads == 8 ? 8 : 16, 1);
+                p.edges.selfKey = self;
+                p.edges.selfOffset = 7;
+                expectAgrees(p);
+            }
         }
     });
 }
@@ -121,7 +123,8 @@ TEST(EdgeAttention, AgreesWithTheReferenceForEveryWidthAndHeadCount)
         for (uint64_t i = 0; i < 50; ++i)
             degrees.push_back(int64_t(drawBelow(5, 1, i, 30)));
         for (const auto& [heads, dim] : std::vector<std::pair<int32_t, int32_t>>{
-                 {8, 8}, {1, 10}, {3, 10}, {4, 16}, {1, 32}, {1, 64}, {8, 64}, {2, 24}, {1, 128}, {33, 8}, {1, 1}}) {
+                 {8, 8}, {4, 8}, {16, 8}, {32, 8}, {1, 10}, {3, 10}, {4, 16}, {8, 16}, {1, 32}, {8, 32}, {1, 64},
+                 {4, 64}, {8, 64}, {2, 24}, {1, 128}, {4, 128}, {33, 8}, {1, 1}}) {
             SCOPED_TRACE(std::to_string(heads) + " x " + std::to_string(dim));
             EdgeProblem p = makeEdges(degrees, 60, heads, dim, uint64_t(dim));
             p.edges.selfKey = true;
@@ -133,13 +136,15 @@ TEST(EdgeAttention, AgreesWithTheReferenceForEveryWidthAndHeadCount)
 TEST(EdgeAttention, DropoutUsesOneMaskForwardAndBackward)
 {
     forEachSet([] {
-        EdgeProblem p = makeEdges(std::vector<int64_t>(40, 19), 45, 3, 16, 2);
-        p.edges.selfKey = true;
-        p.edges.selfOffset = 3;
-        p.edges.queryOffset = 1003;
-        p.edges.keyOffset = 1000;
-        p.edges.dropout = {0.4, 11, 5, 1, 2, kSiteAttention};
-        expectAgrees(p);
+        for (const int32_t heads : {3, 8}) {
+            EdgeProblem p = makeEdges(std::vector<int64_t>(40, 19), 45, heads, heads == 8 ? 8 : 16, 2);
+            p.edges.selfKey = true;
+            p.edges.selfOffset = 3;
+            p.edges.queryOffset = 1003;
+            p.edges.keyOffset = 1000;
+            p.edges.dropout = {0.4, 11, 5, 1, 2, kSiteAttention};
+            expectAgrees(p);
+        }
     });
 }
 
