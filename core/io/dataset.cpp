@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <functional>
 #include <map>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -156,12 +157,15 @@ Result<Ok> expectArrays(const DatasetSpec& spec, const std::string& folder)
     return Ok{};
 }
 
-/// Cheap checks that make every later index safe to take: ends of indptr. The full walk is verifyDataset.
-Result<Ok> checkEnds(std::span<const int64_t> indptr, size_t entries, const std::string& path)
+/// Makes every row slice safe to take: ends and order of indptr. The columns are walked by verifyDataset.
+Result<Ok> checkRowBounds(std::span<const int64_t> indptr, size_t entries, const std::string& path)
 {
     if (indptr.empty() || indptr.front() != 0 || indptr.back() != static_cast<int64_t>(entries))
         return corrupt(path, fmt::format("ends wrong, got {}..{}, expected 0..{}", indptr.empty() ? -1 : indptr.front(),
                                          indptr.empty() ? -1 : indptr.back(), entries));
+    const auto falls = std::adjacent_find(indptr.begin(), indptr.end(), std::greater<>());
+    if (falls != indptr.end())
+        return corrupt(path, fmt::format("element {}: falls, got {} after {}, expected growing values", falls - indptr.begin() + 1, falls[1], falls[0]));
     return Ok{};
 }
 
@@ -202,9 +206,9 @@ Result<Dataset> Dataset::open(const std::string& folder)
         dataset.realLabels_ = maps.span<float>("labels.npy");
     for (const auto& split : dataset.spec_.splits)
         dataset.splits_.emplace_back(split.name, maps.span<uint8_t>(split.file));
-    MEGAGRAPH_TRY(std::ignore, checkEnds(dataset.indptr_, dataset.indices_.size(), folder + "/indptr.npy"));
+    MEGAGRAPH_TRY(std::ignore, checkRowBounds(dataset.indptr_, dataset.indices_.size(), folder + "/indptr.npy"));
     if (!dataset.featureIndptr_.empty()) {
-        MEGAGRAPH_TRY(std::ignore, checkEnds(dataset.featureIndptr_, dataset.featureIndices_.size(), folder + "/features_indptr.npy"));
+        MEGAGRAPH_TRY(std::ignore, checkRowBounds(dataset.featureIndptr_, dataset.featureIndices_.size(), folder + "/features_indptr.npy"));
     }
     return dataset;
 }

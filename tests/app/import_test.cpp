@@ -6,8 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <fstream>
-#include <sstream>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -15,7 +14,7 @@
 namespace megagraph::test {
 namespace {
 
-struct Outcome { int code = -1; std::string out, err; };
+struct Outcome { int code = -1; std::string out, err; int64_t peakBytes = 0; };
 
 class ImportProgram : public testing::Test {
   protected:
@@ -40,8 +39,10 @@ class ImportProgram : public testing::Test {
     Outcome finish(pid_t pid)
     {
         int status = 0;
-        EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-        return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), scratch_.read("out"), scratch_.read("err")};
+        rusage used{};
+        EXPECT_EQ(::wait4(pid, &status, 0, &used), pid);
+        return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), scratch_.read("out"), scratch_.read("err"),
+                int64_t(used.ru_maxrss) * 1024};
     }
     Outcome run(const std::vector<std::string>& arguments) { return finish(start(arguments)); }
 
@@ -149,6 +150,14 @@ TEST_F(ImportProgram, GeneratesTheSampleAndListsItInTheLibrary)
     EXPECT_EQ((*json)["nodes"], 2003);
     EXPECT_TRUE(std::filesystem::exists(scratch_.home() + "/library.db"));
     EXPECT_EQ(run({"inspect", "sample"}).code, 0);
+}
+
+TEST_F(ImportProgram, SparseFeaturesOfAGigabyteDenseStaySmallInMemory)
+{
+    MEGAGRAPH_NEEDS_SHARED_DATA();
+    const Outcome outcome = run({"import", sharedData() + "/npz-csr-coauthor-physics", "--name", "physics"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_LT(outcome.peakBytes, 150'000'000);
 }
 
 TEST_F(ImportProgram, AnInterruptOrAKillNeverLeavesHalfASet)

@@ -378,6 +378,12 @@ TEST_F(StoredSet, AHeaderOfAnotherShapeIsCorrupt)
     expectCorrupt("header and dataset.json disagree");
 }
 
+TEST_F(StoredSet, RowBoundsThatFallAreCorruptOnOpening)
+{
+    scratch_.write("home/datasets/set/indptr.npy", npy("<i8", "(5,)", rawBytes(std::vector<int64_t>{0, 6, 2, 4, 8})));
+    expectCorrupt("indptr.npy: element 2: falls, got 2 after 6");
+}
+
 TEST_F(StoredSet, AChangedByteIsFoundByVerify)
 {
     std::string bytes = scratch_.read("home/datasets/set/indices.npy");
