@@ -72,7 +72,7 @@ void listen()
 
 struct Worker {
     int64_t rank = 0, world = 1, steps = 0, attempt = 1, stepMs = 2, every = 0;
-    std::string folder, kind;
+    std::string folder, kind, role;
     Json script;
     Meeting* meeting = nullptr;
     std::vector<float> weights = std::vector<float>(kElements);
@@ -215,6 +215,8 @@ int Worker::train(int64_t from)
             say(Json{{"kind", "rank"}, {"step", step}, {"compute_s", 0.001}});
         if (rank == 0 && step % 5 == 0)
             say(Json{{"kind", "eval"}, {"step", step}, {"split", "valid"}, {"metric", "accuracy"}, {"value", 0.5}, {"item_count", 10}, {"loss", loss}});
+        if (rank == 0 && kind == "verify" && role == "plan")
+            say(Json{{"kind", "verify.step"}, {"step", step - 1}, {"loss_rel", script.contains("loss_rel") ? script["loss_rel"] : Json(1e-7)}, {"gradient_rel", script.value("gradient_rel", 1e-6)}, {"parameter", "weights"}});
         if (order == Terminate)
             return 10;
         if (order == Stop || order == Checkpoint || (every > 0 && step % every == 0))
@@ -255,6 +257,8 @@ int main(int argc, char** argv)
         return 70;
     worker.script = *script;
     worker.steps = run->value("steps", int64_t(0));
+    worker.kind = run->value("kind", "train");
+    worker.role = run->contains("verify") ? (*run)["verify"].value("role", "") : "";
     worker.world = number("WORLD_SIZE", 1);
     worker.attempt = number("MEGAGRAPH_ATTEMPT", 1);
     worker.stepMs = script->value("step_ms", int64_t(2));
