@@ -58,6 +58,55 @@ at::Tensor zeros(std::initializer_list<int64_t> shape)
     return at::zeros(at::IntArrayRef(shape), at::kFloat);
 }
 
+/// Softmax ignores a constant added to all keys of a row, so keys are taken relative to `reference` [1, d], the mean of own
+/// keys: in dq_i = sum_j dS_ij k_j the rows of dS sum to zero only up to rounding, and a common part of all keys would turn
+/// that rounding into a visible error (half of the digits of dW_q at the start of training).
+at::Tensor referenceKey(const at::Tensor& k)
+{
+    return k.size(0) > 0 ? k.mean(0, true) : at::zeros({1, k.size(1)});
+}
+
+/// Un-normalised softmax state of own rows and what becomes of it.
+struct RowState {
+    at::Tensor m, l, acc;
+
+    RowState(int64_t rows, int64_t width, int32_t headCount)
+    {
+        const MemoryScope scope(MemoryCategory::Activations, "attention", "running softmax");
+        m = at::empty({headCount, rows}, at::kFloat);
+        l = at::empty({headCount, rows}, at::kFloat);
+        acc = at::empty({rows, width}, at::kFloat);
+    }
+    kernels::AttentionState view() const { return {m.data_ptr<float>(), l.data_ptr<float>(), acc.data_ptr<float>()}; }
+    void finish(at::Tensor& o, at::Tensor& lse) const
+    {
+        const auto h = int32_t(m.size(0));
+        kernels::attentionFinish(o.size(0), h, int32_t(o.size(1) / h), view(), heads(o, h), lse.data_ptr<float>());
+    }
+    /// Row sum of the P that the backward pass builds from the rounded lse (which it multiplies by log2 e in fp32): about
+    /// 1 +- 1e-6. delta must carry the same factor, else rows of dS sum to delta times that error.
+    at::Tensor roundedSums(const at::Tensor& lse) const
+    {
+        at::Tensor out = at::ones_like(lse);
+        const float *mRow = m.data_ptr<float>(), *lRow = l.data_ptr<float>(), *rounded = lse.data_ptr<float>();
+        for (int64_t i = 0; i < out.numel(); ++i) {
+            const float used = rounded[i] * 1.44269504088896341f;
+            if (lRow[i] > 0)
+                out.data_ptr<float>()[i] = float(std::exp2(double(mRow[i]) + std::log2(double(lRow[i])) - double(used)));
+        }
+        return out;
+    }
+};
+
+/// delta of own rows for the rounded P.
+at::Tensor deltaOf(const at::Tensor& o, const at::Tensor& dO, const at::Tensor& sums)
+{
+    const auto h = int32_t(sums.size(0));
+    at::Tensor delta = at::empty_like(sums);
+    kernels::attentionDelta(heads(o, h), heads(dO, h), delta.data_ptr<float>());
+    return delta.mul_(sums);
+}
+
 /// Bins of all steps -> db [H, B], the far bin closed here and nowhere else.
 at::Tensor closedTable(const at::Tensor& partials, const State& state)
 {
@@ -70,19 +119,21 @@ at::Tensor closedTable(const at::Tensor& partials, const State& state)
 
 class FusedFunction : public Function<FusedFunction> {
   public:
-    static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& allKeys, const at::Tensor& v,
                               const at::Tensor& table, State state)
     {
         const Stopwatch watch(state.options.seconds);
         const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
-        const at::Tensor shifted = shiftedTable(table, *state.topology);
+        const at::Tensor shifted = shiftedTable(table, *state.topology), k = allKeys - referenceKey(allKeys);
         const int32_t h = state.options.heads;
         const Call call = makeCall(state, q.size(0), q.size(1), shifted, 0, k.size(0), state.topology->whole.at(0));
         at::Tensor o = at::empty_like(q), lse = at::empty({h, q.size(0)}, at::kFloat);
+        const RowState rows(q.size(0), q.size(1), h);
         const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, parallel.slots()), "attention");
-        require(kernels::attentionForward(call.shape, heads(q, h), heads(k, h), heads(v, h), call.bias, state.options.dropout,
-                                          heads(o, h), lse.data_ptr<float>(), work.data_ptr(), parallel));
-        context->save_for_backward({q, k, v, shifted, o, lse});
+        require(kernels::attentionPartial(call.shape, heads(q, h), heads(k, h), heads(v, h), call.bias, state.options.dropout, true,
+                                          rows.view(), work.data_ptr(), parallel));
+        rows.finish(o, lse);
+        context->save_for_backward({q, k, v, shifted, o, lse, rows.roundedSums(lse)});
         keep(context, state);
         return o;
     }
@@ -93,12 +144,10 @@ class FusedFunction : public Function<FusedFunction> {
         const Stopwatch watch(state.options.seconds);
         const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
         const variable_list saved = context->get_saved_variables();
-        const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &o = saved[4], &lse = saved[5];
+        const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &lse = saved[5];
         const int32_t h = state.options.heads;
-        const at::Tensor dO = gradients[0].contiguous();
+        const at::Tensor dO = gradients[0].contiguous(), delta = deltaOf(saved[4], dO, saved[6]);
         const Call call = makeCall(state, q.size(0), q.size(1), saved[3], 0, k.size(0), state.topology->whole.at(0));
-        at::Tensor delta = at::empty({h, q.size(0)}, at::kFloat);
-        kernels::attentionDelta(heads(o, h), heads(dO, h), delta.data_ptr<float>());
         at::Tensor dq = zeros({q.size(0), q.size(1)}), dk = zeros({k.size(0), k.size(1)}), dv = zeros({v.size(0), v.size(1)});
         at::Tensor partials = at::zeros({h, state.topology->classes}, at::kDouble);
         const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, parallel.slots()), "attention backward");
@@ -144,9 +193,8 @@ class RingFunction : public Function<RingFunction> {
         const at::Tensor shifted = shiftedTable(table, topology);
         const int32_t h = state.options.heads;
         const int64_t n = q.size(0), d = q.size(1);
-        const MemoryScope scope(MemoryCategory::Activations, "ring attention");
-        at::Tensor m = at::empty({h, n}, at::kFloat), l = at::empty({h, n}, at::kFloat), acc = at::empty({n, d}, at::kFloat);
-        const kernels::AttentionState running{m.data_ptr<float>(), l.data_ptr<float>(), acc.data_ptr<float>()};
+        const RowState rows(n, d, h);
+        const at::Tensor reference = referenceKey(k);
         at::Tensor held = pack(k, v), arriving;
         for (int step = 0; step < state.ring->size(); ++step) {
             const bool last = step + 1 == state.ring->size();
@@ -159,9 +207,9 @@ class RingFunction : public Function<RingFunction> {
                 const size_t b = heldAt(*state.ring, step);
                 const Call call = makeCall(state, n, d, shifted, topology.cuts[b], topology.cuts[b + 1], topology.perInterval.at(b));
                 const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, parallel.slots()), "attention");
-                require(kernels::attentionPartial(call.shape, heads(q, h), heads(held.narrow(1, 0, d), h),
-                                                  heads(held.narrow(1, d, d), h), call.bias, state.options.dropout, step == 0,
-                                                  running, work.data_ptr(), parallel));
+                const at::Tensor keys = held.narrow(1, 0, d) - reference;
+                require(kernels::attentionPartial(call.shape, heads(q, h), heads(keys, h), heads(held.narrow(1, d, d), h), call.bias,
+                                                  state.options.dropout, step == 0, rows.view(), work.data_ptr(), parallel));
             }
             if (!last) {
                 state.ring->waitRing();
@@ -169,8 +217,8 @@ class RingFunction : public Function<RingFunction> {
             }
         }
         at::Tensor o = at::empty({n, d}, at::kFloat), lse = at::empty({h, n}, at::kFloat);
-        kernels::attentionFinish(n, h, int32_t(d / h), running, heads(o, h), lse.data_ptr<float>());
-        context->save_for_backward({q, k, v, shifted, o, lse});
+        rows.finish(o, lse);
+        context->save_for_backward({q, k, v, shifted, o, lse, rows.roundedSums(lse), reference});
         keep(context, state);
         return o;
     }
@@ -185,10 +233,8 @@ class RingFunction : public Function<RingFunction> {
         const at::Tensor &q = saved[0], &lse = saved[5];
         const int32_t h = state.options.heads;
         const int64_t n = q.size(0), d = q.size(1);
-        const at::Tensor dO = gradients[0].contiguous();
-        at::Tensor delta = at::empty({h, n}, at::kFloat), dq = zeros({n, d});
-        at::Tensor partials = at::zeros({h, topology.classes}, at::kDouble);
-        kernels::attentionDelta(heads(saved[4], h), heads(dO, h), delta.data_ptr<float>());
+        const at::Tensor dO = gradients[0].contiguous(), delta = deltaOf(saved[4], dO, saved[6]);
+        at::Tensor dq = zeros({n, d}), partials = at::zeros({h, topology.classes}, at::kDouble);
         at::Tensor held = pack(saved[1], saved[2]), arriving, leaving, returning;
         for (int step = 0; step < state.ring->size(); ++step) {
             const bool last = step + 1 == state.ring->size();
@@ -197,14 +243,15 @@ class RingFunction : public Function<RingFunction> {
                 arriving = buffer(rowsOf(topology, heldAt(*state.ring, step + 1)), 2 * d);
                 state.ring->startRing(held, arriving);
             }
-            const int64_t keys = rowsOf(topology, b);
-            at::Tensor dk = zeros({keys, d}), dv = zeros({keys, d});
+            const int64_t count = rowsOf(topology, b);
+            at::Tensor dk = zeros({count, d}), dv = zeros({count, d});
             {
                 const Stopwatch watch(state.options.seconds);
                 const Call call = makeCall(state, n, d, saved[3], topology.cuts[b], topology.cuts[b + 1], topology.perInterval.at(b));
                 const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, parallel.slots()), "attention backward");
-                require(kernels::attentionBackward(call.shape, heads(q, h), heads(held.narrow(1, 0, d), h),
-                                                   heads(held.narrow(1, d, d), h), heads(dO, h), lse.data_ptr<float>(),
+                const at::Tensor keys = held.narrow(1, 0, d) - saved[7];
+                require(kernels::attentionBackward(call.shape, heads(q, h), heads(keys, h), heads(held.narrow(1, d, d), h),
+                                                   heads(dO, h), lse.data_ptr<float>(),
                                                    delta.data_ptr<float>(), call.bias, state.options.dropout, dq.data_ptr<float>(),
                                                    dk.data_ptr<float>(), dv.data_ptr<float>(), partials.data_ptr<double>(),
                                                    work.data_ptr(), parallel));
