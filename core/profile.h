@@ -62,7 +62,7 @@ struct Profile {
 ///               "exchange":"none|ring|gather|reduce", "ranks":"R"}  x {"n"}
 ///     R ranks run at the same time, the others wait. exchange none: each rank on its own on the first n tokens of the (first)
 ///     sequence, so R > 1 is the co-run slow-down; else ONE sequence of n tokens over R context ranks, cut as a plan cuts it.
-///     For embed and head x.n is the rows of one rank (exchange none). head includes the loss. Input of block and head: a
+///     embed and head have neither attention nor recompute. head includes the loss. Input of block and head: a
 ///     random [rows, d] leaf that requires a gradient. saved_bytes = counted bytes after forward - before (backward: 0);
 ///     peak_bytes = highest counted bytes inside the phase - (bytes before forward + saved_bytes), at least 0. Block points
 ///     may add x "attention_ns" and "exchange_ns": the part of median_ns inside attention kernels and waits of the communicator.

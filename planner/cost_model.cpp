@@ -186,18 +186,13 @@ double CostModel::seconds(double flops, double bytes, double launches) const
            launches * double(hardware_.launchNs);
 }
 
-/// Norms, projections and FFN of one block on `rows` tokens; for SGFormer also its convolutions.
+/// Norms, projections and FFN of one block on `rows` tokens.
 double CostModel::denseNs(double rows, bool backward) const
 {
     const double d = double(model_.width), f = double(model_.ffnWidth);
     const double products = model_.kind == Architecture::Sgformer ? 3 * d * d * double(model_.heads) : 4 * d * d + 2 * d * f;
     const double elementwise = model_.kind == Architecture::Sgformer ? 12 * d : 14 * d + 4 * f;
-    double flops = 2 * rows * products, bytes = rows * elementwise * kElement;
-    if (model_.kind == Architecture::Sgformer) {
-        const double perRow = dataset_.nodes > 0 ? double(dataset_.entries) / double(dataset_.nodes) : 0;
-        flops += 2 * rows * double(model_.gcnLayers) * (d * d + perRow * d) + 2 * rows * double(dataset_.featureWidth) * d;
-        bytes += rows * double(model_.gcnLayers) * (perRow + 4) * d * kElement;
-    }
+    const double flops = 2 * rows * products, bytes = rows * elementwise * kElement;
     return seconds(backward ? 2 * flops : flops, backward ? 2 * bytes : bytes, backward ? 40 : 24);
 }
 
@@ -240,7 +235,7 @@ double CostModel::blockSaved(const BlockQuery& query, const Shard& shard) const
     const double d = double(model_.width), f = double(model_.ffnWidth), h = double(model_.heads);
     const double rows = double(shard.rows), keys = double(shard.keys);
     if (model_.kind == Architecture::Sgformer)
-        return rows * d * kElement * (8 * h + 4 * double(model_.gcnLayers) + 6);
+        return rows * d * kElement * (8 * h + 6);
     double bytes = rows * (10 * d + 2 * f) * kElement + rows * h * 4;
     if (query.exchange == Exchange::Gather)
         bytes += 2 * (keys - rows) * d * kElement; // gathered keys and values are kept for backward
@@ -322,10 +317,7 @@ Estimate CostModel::exchangeTime(const BlockQuery& query, bool backward) const
     }
     if (query.exchange == Exchange::Reduce) {
         const double h = double(model_.heads), dh = double(headWidth(model_));
-        Estimate sum = collective("all_reduce", ranks, 4 * (h * dh * dh + h * dh + 2));
-        for (int64_t layer = 0; layer < model_.gcnLayers; ++layer)
-            sum = sum + collective(backward ? "reduce_scatter" : "all_gather", ranks, keys * d * kElement);
-        return sum;
+        return collective("all_reduce", ranks, 4 * (h * dh * dh + h * dh + 2));
     }
     // ring: each hop hides behind the attention of one key block; what is longer than that stays
     double compute = 0;
@@ -337,36 +329,73 @@ Estimate CostModel::exchangeTime(const BlockQuery& query, bool backward) const
     return estimateOf(exposed, hop.worst, 0, hop.halfWidth, 0);
 }
 
-LayerCost CostModel::plainLayer(const char* layer, int64_t rows, int64_t busy, const Formula& forward, const Formula& backward,
+/// Rows that the convolutions of SGFormer fetch, from link prices alone.
+Estimate CostModel::convolutionTime(const BlockQuery& query, bool backward) const
+{
+    Estimate sum;
+    if (model_.kind != Architecture::Sgformer || query.shards.size() < 2)
+        return sum;
+    const double bytes = double(query.shards.front().keys) * double(model_.width) * kElement;
+    for (int64_t layer = 0; layer < model_.gcnLayers; ++layer)
+        sum = sum + collective(backward ? "reduce_scatter" : "all_gather", int64_t(query.shards.size()), bytes);
+    return sum;
+}
+
+/// Measured under this exchange on the whole sequence, else on as many rows as the widest rank has, else by formula.
+LayerCost CostModel::plainLayer(const char* layer, const BlockQuery& query, const Formula& forward, const Formula& backward,
                                 const Formula& saved, const Formula& peak) const
 {
+    const auto contexts = int64_t(query.shards.size());
+    int64_t rows = 0;
+    for (const Shard& shard : query.shards)
+        rows = std::max(rows, shard.rows);
+    const double keys = double(query.shards.front().keys);
+    const auto key = [&](const char* exchange, const char* phase) { return fmt::format("layer|{}|none||{}|{}|", layer, exchange, phase); };
     LayerCost cost;
-    const double n = double(rows);
+    const auto fill = [&](const Series& f, const Series& b, double n, double perToken, bool exact) {
+        const auto scaled = [perToken](const Formula& formula) { return Formula([&formula, perToken](double t) { return formula(t * perToken); }); };
+        cost.forward = passFrom(f, n, scaled(forward), 0);
+        cost.backward = passFrom(b, n, scaled(backward), 0);
+        if (!exact) {
+            cost.forward.time = withOrigin(cost.forward.time, Provenance::Extrapolated);
+            cost.backward.time = withOrigin(cost.backward.time, Provenance::Extrapolated);
+        }
+        cost.saved = fromSeries(f, n, scaled(saved), &Sample::saved);
+        cost.forwardPeak = fromSeries(f, n, scaled(peak), &Sample::peak);
+        cost.backwardPeak = fromSeries(b, n, scaled(peak), &Sample::peak);
+    };
+    if (contexts > 1 && keys > 0) {
+        const Series* f = series(key(exchangeName(query.exchange), "forward") + std::to_string(contexts));
+        const Series* b = series(key(exchangeName(query.exchange), "backward") + std::to_string(contexts));
+        if (f && b) {
+            fill(*f, *b, keys, double(rows) / keys, query.busy == contexts);
+            return cost;
+        }
+    }
     bool exactF = false, exactB = false;
-    const std::string prefix = fmt::format("layer|{}|none||none|", layer);
-    const Series* f = nearestBusy(prefix + "forward|", busy, exactF);
-    const Series* b = nearestBusy(prefix + "backward|", busy, exactB);
-    if (!f || !b || rows <= 0) {
+    const Series* f = nearestBusy(key("none", "forward"), query.busy, exactF);
+    const Series* b = nearestBusy(key("none", "backward"), query.busy, exactB);
+    if (f && b && rows > 0) {
+        fill(*f, *b, double(rows), 1, exactF && exactB && contexts == 1);
+    } else {
+        const double n = double(rows);
         cost.forward.time = estimateOf(forward(n), Provenance::Assumed);
         cost.backward.time = estimateOf(backward(n), Provenance::Assumed);
         cost.saved = estimateOf(saved(n), Provenance::Assumed);
         cost.forwardPeak = estimateOf(peak(n), Provenance::Assumed);
         cost.backwardPeak = estimateOf(2 * peak(n), Provenance::Assumed);
-        return cost;
     }
-    cost.forward = passFrom(*f, n, forward, 0);
-    cost.backward = passFrom(*b, n, backward, 0);
-    if (!exactF || !exactB) {
-        cost.forward.time = withOrigin(cost.forward.time, Provenance::Extrapolated);
-        cost.backward.time = withOrigin(cost.backward.time, Provenance::Extrapolated);
-    }
-    cost.saved = fromSeries(*f, n, saved, &Sample::saved);
-    cost.forwardPeak = fromSeries(*f, n, peak, &Sample::peak);
-    cost.backwardPeak = fromSeries(*b, n, peak, &Sample::peak);
+    if (std::string(layer) == "head" && contexts > 1)
+        for (const bool back : {false, true}) {
+            const Estimate moved = convolutionTime(query, back);
+            PassCost& pass = back ? cost.backward : cost.forward;
+            pass.time = pass.time + moved;
+            pass.exchangeNs += moved.value;
+        }
     return cost;
 }
 
-LayerCost CostModel::embed(const Shard& shard, int64_t busy) const
+LayerCost CostModel::embed(const BlockQuery& query) const
 {
     const double d = double(model_.width), width = double(dataset_.featureWidth);
     const double perRow = dataset_.featureKind == "sparse" && dataset_.nodes > 0
@@ -374,16 +403,24 @@ LayerCost CostModel::embed(const Shard& shard, int64_t busy) const
     const Formula forward = [=, this](double n) { return seconds(2 * n * perRow * d, n * (perRow + 4 * d) * kElement, 10); };
     const Formula backward = [=, this](double n) { return seconds(2 * n * perRow * d, n * (perRow + 4 * d) * kElement, 12); };
     const Formula bytes = [=](double n) { return 3 * n * d * kElement; };
-    return plainLayer("embed", shard.rows, busy, forward, backward, bytes, bytes);
+    return plainLayer("embed", query, forward, backward, bytes, bytes);
 }
 
-LayerCost CostModel::head(const Shard& shard, int64_t busy) const
+LayerCost CostModel::head(const BlockQuery& query) const
 {
     const double d = double(model_.width), out = double(outputs_);
-    const Formula forward = [=, this](double n) { return seconds(2 * n * d * out, n * (2 * d + 4 * out) * kElement, 12); };
-    const Formula backward = [=, this](double n) { return seconds(4 * n * d * out, n * (4 * d + 4 * out) * kElement, 16); };
-    const Formula bytes = [=](double n) { return n * (2 * d + 3 * out) * kElement; };
-    return plainLayer("head", shard.rows, busy, forward, backward, bytes, bytes);
+    double flops = 2 * d * out, traffic = 2 * d + 4 * out, kept = 2 * d + 3 * out, launches = 12;
+    if (model_.kind == Architecture::Sgformer) { // the branch of convolutions
+        const double perRow = dataset_.nodes > 0 ? double(dataset_.entries) / double(dataset_.nodes) : 0;
+        flops += 2 * double(model_.gcnLayers) * (d * d + perRow * d) + 2 * double(dataset_.featureWidth) * d;
+        traffic += double(model_.gcnLayers) * (perRow + 4) * d;
+        kept += 2 * double(model_.gcnLayers) * d;
+        launches += 8 * double(model_.gcnLayers);
+    }
+    const Formula forward = [=, this](double n) { return seconds(n * flops, n * traffic * kElement, launches); };
+    const Formula backward = [=, this](double n) { return seconds(2 * n * flops, 2 * n * traffic * kElement, launches + 4); };
+    const Formula bytes = [=](double n) { return n * kept * kElement; };
+    return plainLayer("head", query, forward, backward, bytes, bytes);
 }
 
 namespace {

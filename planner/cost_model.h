@@ -48,8 +48,10 @@ class CostModel {
     /// Reads the hardware preset of the cluster's devices (cpu-slot for real ones). NotFound, InvalidInput.
     static Result<CostModel> build(const Problem& problem);
 
-    LayerCost embed(const Shard& shard, int64_t busy) const;
-    LayerCost head(const Shard& shard, int64_t busy) const;
+    /// embed and head of one micro-batch under the exchange of the query: the convolutions of SGFormer belong to its head and
+    /// gather rows.
+    LayerCost embed(const BlockQuery& query) const;
+    LayerCost head(const BlockQuery& query) const;
     LayerCost block(const BlockQuery& query) const;
     /// The share of block(query) that rank `context` uses of the slowest rank's own work, in (0, 1].
     double workShare(const BlockQuery& query, size_t context) const;
@@ -76,8 +78,9 @@ class CostModel {
     const Series* nearestBusy(const std::string& prefix, int64_t busy, bool& exact) const;
     Estimate fromSeries(const Series& series, double n, const Formula& formula, double Sample::*field) const;
     PassCost passFrom(const Series& series, double n, const Formula& formula, double attentionShare) const;
-    LayerCost plainLayer(const char* layer, int64_t rows, int64_t busy, const Formula& forward, const Formula& backward,
+    LayerCost plainLayer(const char* layer, const BlockQuery& query, const Formula& forward, const Formula& backward,
                          const Formula& saved, const Formula& peak) const;
+    Estimate convolutionTime(const BlockQuery& query, bool backward) const;
     LayerCost blockWithout(const BlockQuery& query) const;       // recompute none
     bool measuredBlock(const BlockQuery& query, const char* recompute, LayerCost& out) const;
     LayerCost blockFromParts(const BlockQuery& query) const;

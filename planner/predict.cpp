@@ -44,12 +44,12 @@ struct Clock {
         sum = sum + e;
         at(terms, term) += e.value;
     }
-    void addBlock(const PassCost& pass)
+    void addLayer(const PassCost& pass, TimeTerm rest)
     {
         sum = sum + pass.time;
         at(terms, TimeTerm::Attention) += pass.attentionNs;
         at(terms, TimeTerm::Exchange) += pass.exchangeNs;
-        at(terms, TimeTerm::Block) += pass.time.value - pass.attentionNs - pass.exchangeNs;
+        at(terms, rest) += pass.time.value - pass.attentionNs - pass.exchangeNs;
     }
     void addTimes(const Clock& other)
     {
@@ -73,11 +73,9 @@ MicroBatch microBatchCost(const Problem& problem, const CostModel& cost, const P
     micro.shards = shardsOf(problem, sequence, stage);
     const int64_t busy = plan.world();
     micro.query = {plan.attention, stage.exchange, stage.recompute, busy, micro.shards};
-    const Shard& widest = *std::max_element(micro.shards.begin(), micro.shards.end(),
-                                            [](const Shard& a, const Shard& b) { return a.rows < b.rows; });
-    micro.embed = cost.embed(widest, busy);
+    micro.embed = cost.embed(micro.query);
     micro.block = cost.block(micro.query);
-    micro.head = cost.head(widest, busy);
+    micro.head = cost.head(micro.query);
     return micro;
 }
 
@@ -85,10 +83,10 @@ Clock microBatchTime(const MicroBatch& micro, int64_t blocks)
 {
     Clock clock;
     for (const PassCost* pass : {&micro.embed.forward, &micro.embed.backward, &micro.head.forward, &micro.head.backward})
-        clock.add(pass->time, TimeTerm::EmbedHead);
+        clock.addLayer(*pass, TimeTerm::EmbedHead);
     for (int64_t b = 0; b < blocks; ++b) {
-        clock.addBlock(micro.block.forward);
-        clock.addBlock(micro.block.backward);
+        clock.addLayer(micro.block.forward, TimeTerm::Block);
+        clock.addLayer(micro.block.backward, TimeTerm::Block);
     }
     return clock;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/plan_check.h"
 #include "planner/predict.h"
 #include "planner/profiling.h"
 #include "planner/space.h"
@@ -52,9 +53,7 @@ std::vector<Setting> settingsOf(const Problem& problem)
     std::vector<Setting> all;
     for (const Candidate& candidate : planCandidates(problem)) {
         const StagePlan& stage = candidate.plan.stages.front();
-        if (stage.ulysses > 1 || stage.zero != Zero::Z0 || !forbiddenBy(problem.constraints, candidate.plan).empty())
-            continue;
-        if (problem.model.sequenceMode == SequenceMode::Full && stage.replicas > 1)
+        if (!checkPlan(candidate.plan, problem.dataset).ok() || !forbiddenBy(problem.constraints, candidate.plan).empty())
             continue;
         all.push_back({stage.exchange, stage.ring, candidate.plan.world(), candidate.plan.attention, stage.recompute});
     }
@@ -85,19 +84,11 @@ void addLayers(const Problem& problem, JobList& jobs)
 
 void addEnds(const Problem& problem, JobList& jobs)
 {
-    for (const Setting& s : settingsOf(problem)) {
-        for (const SequenceStats& sequence : planSequences(problem)) {
-            StagePlan stage;
-            stage.ring = s.contexts;
-            int64_t widest = 0;
-            for (const Shard& shard : shardsOf(problem, sequence, stage))
-                widest = std::max(widest, shard.rows);
-            if (!sequenceSizes(problem).contains(sequence.tokens))
-                continue;
+    for (const Setting& s : settingsOf(problem))
+        for (const int64_t n : sequenceSizes(problem))
             for (const char* layer : {"embed", "head"})
-                jobs.add("layer", {{"layer", layer}, {"exchange", "none"}, {"ranks", std::to_string(s.busy)}}, {{"n", double(widest)}});
-        }
-    }
+                jobs.add("layer", {{"layer", layer}, {"exchange", exchangeName(s.exchange)},
+                                   {"ranks", std::to_string(s.contexts > 1 ? s.contexts : s.busy)}}, {{"n", double(n)}});
 }
 
 void addStep(const Problem& problem, int64_t parameters, JobList& jobs)

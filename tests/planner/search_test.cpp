@@ -366,7 +366,7 @@ TEST(Jobs, MeasureEverySizeThatThePlansUse)
     EXPECT_TRUE(has("layer", {{"layer", "block"}, {"attention", "fused"}, {"exchange", "ring"}, {"ranks", "2"}}, {{"n", 1000}}));
     EXPECT_TRUE(has("layer", {{"layer", "block"}, {"attention", "fused"}, {"exchange", "gather"}, {"ranks", "2"}}, {{"n", 1000}}));
     EXPECT_TRUE(has("layer", {{"layer", "block"}, {"attention", "materialised"}, {"exchange", "none"}, {"ranks", "1"}}, {{"n", 1000}}));
-    EXPECT_TRUE(has("layer", {{"layer", "embed"}, {"ranks", "2"}}, {{"n", 500}}));
+    EXPECT_TRUE(has("layer", {{"layer", "embed"}, {"exchange", "ring"}, {"ranks", "2"}}, {{"n", 1000}}));
     EXPECT_TRUE(has("collective", {{"op", "all_reduce"}, {"ranks", "2"}}, {}));
     EXPECT_TRUE(has("memory", {{"what", "base"}}, {}));
     EXPECT_TRUE(has("host", {{"ranks", "1"}}, {}));

@@ -123,8 +123,10 @@ inline Profile profileFor(const Problem& problem)
     profile.constants = {{"process_base_bytes", double(100 * kMiB), "bytes", "measured"}};
     addLayer(profile, "embed", "", "none", "", 1, 1000, 2, 3, 10, 2);
     addLayer(profile, "head", "", "none", "", 1, 1000, 1, 2, 4, 2);
-    addLayer(profile, "embed", "", "none", "", 2, 500, 1, 2, 5, 1);
-    addLayer(profile, "head", "", "none", "", 2, 500, 1, 1, 2, 1);
+    for (const char* exchange : {"ring", "gather"}) {
+        addLayer(profile, "embed", "", exchange, "", 2, 1000, 1, 2, 5, 1);
+        addLayer(profile, "head", "", exchange, "", 2, 1000, 1, 1, 2, 1);
+    }
     addLayer(profile, "block", "fused", "none", "none", 1, 1000, 40, 60, 20, 8);
     addLayer(profile, "block", "fused", "none", "block", 1, 1000, 40, 100, 1, 28);
     addLayer(profile, "block", "materialised", "none", "none", 1, 1000, 30, 45, 400, 50);
