@@ -227,14 +227,14 @@ JobRun layerJob(Workbench& bench, const ProfileJob& job, Communicator& group)
     pass.context = exchange;
     const int64_t last = model.layout().back().layer;
     if (name == "embed")
-        return [&model, &sequence, pass, attention, exchange] {
+        return {[&model, &sequence, pass, attention, exchange] {
             return forwardBackward(
                 [&] {
                     const MemoryScope scope(MemoryCategory::Activations, "embed", nullptr, 0);
                     return model.embed(sequence, pass);
                 },
                 exchange, *attention);
-        };
+        }, exchange != nullptr};
     at::Tensor shape;
     {
         const at::NoGradGuard noGradients;
@@ -245,7 +245,7 @@ JobRun layerJob(Workbench& bench, const ProfileJob& job, Communicator& group)
     if (name == "head") {
         const auto items = std::make_shared<ItemSet>(bench.trainItems(sequence));
         const Loss loss = bench.context.plan.model.loss;
-        return [&model, &sequence, pass, attention, exchange, h, items, loss, last] {
+        return {[&model, &sequence, pass, attention, exchange, h, items, loss, last] {
             h.mutable_grad().reset();
             return forwardBackward(
                 [&] {
@@ -253,7 +253,7 @@ JobRun layerJob(Workbench& bench, const ProfileJob& job, Communicator& group)
                     return lossSum(loss, model.head(h, sequence, pass), *items);
                 },
                 exchange, *attention);
-        };
+        }, exchange != nullptr};
     }
     if (name != "block")
         throw std::runtime_error(fmt::format("run.json: profile.jobs: layer: got \"{}\", expected embed, block or head", name));
@@ -262,14 +262,14 @@ JobRun layerJob(Workbench& bench, const ProfileJob& job, Communicator& group)
         if (model.layout()[p].tied || model.layout()[p].layer == 1)
             used.push_back(model.parameters()[p]);
     const bool again = variant.recompute == Recompute::Block;
-    return [&model, &sequence, pass, attention, exchange, h, used, again] {
+    return {[&model, &sequence, pass, attention, exchange, h, used, again] {
         h.mutable_grad().reset();
         const auto block = [&model, &sequence, pass](const at::Tensor& x) {
             const MemoryScope scope(MemoryCategory::Activations, "block", nullptr, 1);
             return model.block(0, x, sequence, pass);
         };
         return forwardBackward([&] { return again ? recomputed(block, h, used) : block(h); }, exchange, *attention);
-    };
+    }, exchange != nullptr};
 }
 
 /// Columns below `keys` of the first `rows` rows.
@@ -347,7 +347,7 @@ JobRun attentionJob(Workbench& work, ProfileJob& job)
                         bench->columns.entries, model.selfLoops && queries <= keys, 0, 0, 0};
         job.x["entries"] = double(bench->rows.indices.size());
     }
-    return [bench, path, attention, heads = model.heads] {
+    return {[bench, path, attention, heads = model.heads] {
         for (const at::Tensor& leaf : {bench->q, bench->k, bench->v})
             leaf.mutable_grad().reset();
         const auto call = [&]() -> at::Tensor {
@@ -365,7 +365,7 @@ JobRun attentionJob(Workbench& work, ProfileJob& job)
                                                  path));
         };
         return forwardBackward(call, nullptr, *attention);
-    };
+    }, false};
 }
 
 std::vector<PhaseSample> timed(const std::function<void()>& action)
@@ -392,21 +392,21 @@ JobRun transferJob(const ProfileJob& job, Communicator& group)
     const at::Tensor whole = at::ones({numbers}, at::kFloat), other = at::ones({numbers}, at::kFloat);
     const at::Tensor own = at::ones({rows[size_t(group.rank())]}, at::kFloat);
     if (op == "all_reduce")
-        return [&group, other] { return timed([&] { group.allReduce(other.zero_()); }); };
+        return {[&group, other] { return timed([&] { group.allReduce(other.zero_()); }); }, true};
     if (op == "all_gather")
-        return [&group, own, rows] { return timed([&] { group.allGatherRows(own, rows); }); };
+        return {[&group, own, rows] { return timed([&] { group.allGatherRows(own, rows); }); }, true};
     if (op == "reduce_scatter")
-        return [&group, whole, rows] { return timed([&] { group.reduceScatterRows(whole, rows); }); };
+        return {[&group, whole, rows] { return timed([&] { group.reduceScatterRows(whole, rows); }); }, true};
     if (op != "ring")
         throw std::runtime_error(fmt::format("run.json: profile.jobs: op: got \"{}\", expected all_reduce, all_gather, "
                                              "reduce_scatter or ring",
                                              op));
-    return [&group, whole, other] {
+    return {[&group, whole, other] {
         return timed([&] {
             group.startRing(whole, other);
             group.waitRing();
         });
-    };
+    }, true};
 }
 
 JobRun optimizerJob(Workbench& bench)
@@ -414,21 +414,21 @@ JobRun optimizerJob(Workbench& bench)
     GraphModel& model = bench.model({});
     const ModelSpec& spec = bench.context.plan.model;
     const auto optimizer = std::make_shared<Optimizer>(spec, model.layout(), model.parameters());
-    return [&bench, &spec, optimizer] {
+    return {[&bench, &spec, optimizer] {
         return timed([&] {
             const double norm = bench.gradients().norm(); // every step reports it, clipped or not
             if (spec.clipNorm > 0)
                 bench.gradients().scale(spec.clipNorm / std::max(norm, spec.clipNorm));
             optimizer->step(bench.gradients(), 0.0); // rate 0: the weights stay what they are
         });
-    };
+    }, false};
 }
 
 // What a step does besides layers, reduces and update: zeroing, slices back in place, scalars, the event lines.
 JobRun hostJob(Workbench& bench)
 {
     GraphModel& model = bench.model({});
-    return [&bench, &model] {
+    return {[&bench, &model] {
         return timed([&] {
             bench.gradients().zero();
             bench.gradients().reattach(model.parameters());
@@ -437,7 +437,7 @@ JobRun hostJob(Workbench& bench)
             std::ignore = rankActions(bench.context.plan, bench.context.rank);
             std::ignore = encodeLine({{"kind", "step"}, {"step_from", 0}, {"loss", {0.5}}, {"lr", {0.1}}, {"step_s", {0.01}}});
         });
-    };
+    }, false};
 }
 
 ProfilePoint memoryPoint(Workbench& bench, const ProfileJob& job, Communicator& group)
@@ -498,42 +498,38 @@ class RankGroups {
     std::map<int64_t, std::unique_ptr<Communicator>> groups_;
 };
 
+JobRun prepare(Workbench& bench, ProfileJob& job, Communicator& group)
+{
+    if (job.kind == "layer")
+        return layerJob(bench, job, group);
+    if (job.kind == "attention" || job.kind == "corun")
+        return attentionJob(bench, job);
+    if (job.kind == "collective" || job.kind == "p2p")
+        return transferJob(job, group);
+    if (job.kind == "optimizer")
+        return optimizerJob(bench);
+    if (job.kind == "host")
+        return hostJob(bench);
+    throw std::runtime_error(fmt::format("run.json: profile.jobs: kind: got \"{}\"; this version does not know it", job.kind));
+}
+
 std::vector<ProfilePoint> runJob(Workbench& bench, ProfileJob job, Communicator& group)
 {
     if (job.kind == "memory")
         return {memoryPoint(bench, job, group)};
     JobRun run;
-    if (job.kind == "layer")
-        run = layerJob(bench, job, group);
-    else if (job.kind == "attention" || job.kind == "corun")
-        run = attentionJob(bench, job);
-    else if (job.kind == "collective" || job.kind == "p2p")
-        run = transferJob(job, group);
-    else if (job.kind == "optimizer")
-        run = optimizerJob(bench);
-    else if (job.kind == "host")
-        run = hostJob(bench);
-    else
-        throw std::runtime_error(fmt::format("run.json: profile.jobs: kind: got \"{}\"; this version does not know it", job.kind));
-    return measure(job, run, group);
-}
-
-// One rank alone may run out of memory and say so; in a group its peers would wait for it for ever, so there it ends the run.
-std::vector<ProfilePoint> guardedJob(Workbench& bench, const ProfileJob& job, Communicator& group)
-{
+    bool fits = true;
     try {
-        return runJob(bench, job, group);
+        run = prepare(bench, job, group);
     } catch (const c10::OutOfMemoryError&) {
-        if (group.size() > 1)
-            throw;
-        bench.clear();
-        ProfilePoint point;
-        point.kind = job.kind;
-        point.key = job.key;
-        point.x = job.x;
-        point.status = "oom";
-        return {point};
+        fits = false;
     }
+    std::vector<ProfilePoint> points{outOfMemoryPoint(job)};
+    if (allAgree(fits, group))
+        points = measure(job, run, group);
+    if (points.front().status == "oom")
+        bench.clear(); // what is left of it would stand in the way of the next job
+    return points;
 }
 
 int64_t ranksOf(const ProfileJob& job, int64_t world)
@@ -584,7 +580,7 @@ int runProfile(WorkerContext& context)
             break;
         context.reporter.at("profile", done, "job");
         if (Communicator* const group = groups.first(ranksOf(job, world)))
-            reportPoints(context, job, guardedJob(bench, job, *group));
+            reportPoints(context, job, runJob(bench, job, *group));
         ++done;
     }
     Json result = {{"steps", done},

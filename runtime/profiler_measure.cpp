@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 #include <algorithm>
+#include <c10/util/Exception.h>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -48,6 +49,20 @@ std::vector<PhaseSample> worst(std::vector<PhaseSample> own, Communicator& group
     return own;
 }
 
+// One run on all ranks; empty when it did not fit on one of them.
+std::vector<PhaseSample> runTogether(const JobRun& run, Communicator& group)
+{
+    if (run.exchanges)
+        return worst(run.once(), group);
+    std::vector<PhaseSample> own;
+    try {
+        own = run.once();
+    } catch (const c10::OutOfMemoryError&) {
+        own.clear();
+    }
+    return allAgree(!own.empty(), group) ? worst(std::move(own), group) : std::vector<PhaseSample>{};
+}
+
 double sumSeconds(const std::vector<PhaseSample>& phases)
 {
     double sum = 0;
@@ -69,11 +84,10 @@ bool steady(const std::vector<std::vector<int64_t>>& repeats)
 // Successive runs until two differ by less than 5 %, at least one, within half of the job's seconds.
 std::vector<PhaseSample> warmUp(const ProfileJob& job, const JobRun& run, Communicator& group)
 {
-    double spent = 0;
-    std::vector<PhaseSample> last = worst(run(), group);
-    spent += sumSeconds(last);
-    for (int i = 0; i < 9 && spent < job.seconds / 2; ++i) {
-        const std::vector<PhaseSample> next = worst(run(), group);
+    std::vector<PhaseSample> last = runTogether(run, group);
+    double spent = sumSeconds(last);
+    for (int i = 0; i < 9 && !last.empty() && spent < job.seconds / 2; ++i) {
+        const std::vector<PhaseSample> next = runTogether(run, group);
         spent += sumSeconds(next);
         const bool close = std::abs(sumSeconds(next) - sumSeconds(last)) < 0.05 * sumSeconds(last);
         last = next;
@@ -129,15 +143,38 @@ int64_t BytesWatch::transient(int64_t saved) const
     return std::max<int64_t>(0, memoryState().peak - before_ - std::max<int64_t>(0, saved));
 }
 
+ProfilePoint outOfMemoryPoint(const ProfileJob& job)
+{
+    ProfilePoint point;
+    point.kind = job.kind;
+    point.key = job.key;
+    point.x = job.x;
+    point.status = "oom";
+    return point;
+}
+
+bool allAgree(bool own, Communicator& group)
+{
+    if (group.size() == 1)
+        return own;
+    at::Tensor yes = at::full({1}, int64_t(own ? 1 : 0), at::kLong);
+    group.allReduce(yes);
+    return yes.item<int64_t>() == group.size();
+}
+
 std::vector<ProfilePoint> measure(const ProfileJob& job, const JobRun& run, Communicator& group)
 {
     const int64_t clockBefore = clockMhz();
     std::vector<PhaseSample> sample = warmUp(job, run, group);
+    if (sample.empty())
+        return {outOfMemoryPoint(job)};
     std::vector<std::vector<int64_t>> repeats(sample.size());
     std::vector<std::vector<double>> attention(sample.size()), exchange(sample.size());
     for (double spent = 0; spent < kMostSeconds;) {
         group.barrier();
-        sample = worst(run(), group);
+        sample = runTogether(run, group);
+        if (sample.empty())
+            return {outOfMemoryPoint(job)};
         spent += sumSeconds(sample);
         for (size_t p = 0; p < sample.size(); ++p) {
             repeats[p].push_back(std::max<int64_t>(1, int64_t(sample[p].seconds * 1e9)));

@@ -21,10 +21,18 @@ struct PhaseSample {
     double attentionSeconds = 0, exchangeSeconds = 0;
 };
 /// Runs a job once; all ranks of `group` run it together. Always returns the same phases.
-using JobRun = std::function<std::vector<PhaseSample>()>;
+struct JobRun {
+    std::function<std::vector<PhaseSample>()> once;
+    bool exchanges = false; ///< has collectives inside: a rank that runs out of memory there cannot tell its peers
+};
 
-/// Points of a job, equal on all ranks of the group.
+/// Points of a job, equal on all ranks of the group. Out of memory on any rank of a job without exchange is one point with
+/// status "oom"; with exchange it passes through.
 std::vector<ProfilePoint> measure(const ProfileJob& job, const JobRun& run, Communicator& group);
+/// The point of a job that did not fit.
+ProfilePoint outOfMemoryPoint(const ProfileJob& job);
+/// True on all ranks of the group iff it is true on each.
+bool allAgree(bool own, Communicator& group);
 
 /// Median of `values` and the median of |value - median|.
 struct Spread { int64_t median = 0, mad = 0; };

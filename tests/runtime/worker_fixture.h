@@ -122,8 +122,9 @@ class WorkerHome {
     }
 
     /// Writes the three documents a worker reads.
-    void write(const std::string& id, const RunSpec& run, const Plan& plan) const
+    void write(const std::string& id, RunSpec run, const Plan& plan) const
     {
+        run.id = id;
         std::filesystem::create_directories(folder(id));
         std::ofstream(folder(id) + "/run.json") << runToJson(run).dump();
         std::ofstream(folder(id) + "/plan.json") << planToJson(plan).dump();
