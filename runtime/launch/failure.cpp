@@ -78,21 +78,41 @@ std::string memoryText(const Json& oom)
                        budget > 0 ? ", budget " + bytesText(budget) : "");
 }
 
+/// The last line that says something, without control characters: often all that a loader or a library leaves behind.
+std::string lastLogLine(const std::string& tail)
+{
+    std::string line;
+    for (size_t at = 0; at < tail.size();) {
+        const size_t end = std::min(tail.find('\n', at), tail.size());
+        if (tail.find_first_not_of(" \t\r", at) < end)
+            line = tail.substr(at, end - at);
+        at = end + 1;
+    }
+    for (char& c : line)
+        if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            c = ' ';
+    return line.substr(0, 300);
+}
+
 std::string howItEnded(const Rank& rank, const std::string& cause)
 {
     if (rank.ended == ExitClass::Broken)
         return fmt::format("sent {} unreadable report lines and was ended", rank.badLines);
     if (cause == "oom_kernel")
         return "was killed by the kernel for memory (signal 9, the kernel's oom_kill counter rose)";
+    const std::string words = rank.signal == SIGKILL || rank.signal == SIGTERM ? "" : lastLogLine(rank.logSink.tail());
+    const std::string said = words.empty() ? "" : fmt::format(", its last words: {}", words);
     if (rank.signal != 0)
-        return fmt::format("was ended by signal {} ({})", rank.signal, ::strsignal(rank.signal));
+        return fmt::format("was ended by signal {} ({}){}", rank.signal, ::strsignal(rank.signal), said);
     if (rank.ended == ExitClass::OutOfMemory)
         return "ran out of memory " + memoryText(rank.oomLine);
     if (rank.ended == ExitClass::Early)
-        return fmt::format("ended early with exit code {}, before its work was done", rank.code);
+        return fmt::format("ended early with exit code {}, before its work was done{}", rank.code, said);
     std::string how = fmt::format("ended with exit code {} ({})", rank.code, exitMeaning(rank.code));
     if (const std::string message = text(rank.errorLine, "message"); !message.empty())
         how += ": " + message;
+    else
+        how += said;
     return how;
 }
 
@@ -106,7 +126,11 @@ Json actionFor(const FailureContext& context, const std::string& nearest)
     else
         action["text"] = "nothing was committed yet: start again";
     const bool resume = nearest.empty() && context.lastCommit >= 0 && context.spec->kind == "train";
-    action["command"] = resume ? "megagraph train --resume " + context.spec->id : "megagraph train --plan " + context.folder + "/plan.json";
+    const size_t offered = nearest.find("megagraph train --plan ");
+    if (offered != std::string::npos)
+        action["command"] = nearest.substr(offered);
+    else
+        action["command"] = resume ? "megagraph train --resume " + context.spec->id : "megagraph train --plan " + context.folder + "/plan.json";
     return action;
 }
 

@@ -61,6 +61,8 @@ void Figures::take(const Json& line, double now)
         bestStep_ = integer(line, "step", -1);
     } else if (kind == "memory") { // counted peak with base, as in `done`
         peak_[rank] = std::max(peak_[rank], integer(line, "peak_bytes", 0));
+    } else if (kind == "oom") { // what was reached when the next tensor did not fit
+        peak_[rank] = std::max(peak_[rank], integer(line, "in_use_bytes", 0));
     } else if (kind == "done") {
         if (const int64_t peak = integer(line, "peak_bytes", 0); peak > 0)
             peak_[rank] = peak;

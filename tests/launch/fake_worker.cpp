@@ -134,6 +134,10 @@ void Worker::fault(const char* where, int64_t step)
                      {"categories", {{"activations", 600 << 20}}}});
             ::_exit(23);
         }
+        if (what == "last_words") {
+            (void)megagraph::writeAll(2, "some line\n" + fault.value("text", "") + "\n\n", "log").ok();
+            ::_exit(fault.value("code", 1));
+        }
         if (what == "error") {
             say(Json{{"kind", "error"}, {"code", "InvalidInput"}, {"message", fault.value("message", "")}, {"exit_code", fault.value("code", 22)}});
             ::_exit(fault.value("code", 22));

@@ -4,10 +4,11 @@
 #include "tests/launch/run_fixture.h"
 
 #include "core/checkpoint.h"
+#include "core/process.h"
 
 #include <csignal>
 #include <gtest/gtest.h>
-#include <thread>
+#include <sys/wait.h>
 
 namespace megagraph::launch {
 namespace {
@@ -94,9 +95,9 @@ TEST_F(Supervisor, RootCauseIsTheDeadRankAndNotThePeerThatNoticedItFirst)
     // rank 0 reports a lost peer, rank 1 is the one that was killed a moment later in receive time
     const Json faults = Json::array({Json{{"rank", 0}, {"at_step", 6}, {"do", "exit"}, {"code", 20}},
                                      Json{{"rank", 1}, {"at_step", 6}, {"do", "sleep"}, {"ms", 100}},
-                                     Json{{"rank", 1}, {"at_step", 6}, {"do", "signal"}, {"signal", SIGSEGV}}});
+                                     Json{{"rank", 1}, {"at_step", 6}, {"do", "signal"}, {"signal", SIGKILL}}});
     const RunOutcome outcome = train(50, {{"faults", faults}});
-    expectSentence(outcome, {"rank 1", "signal 11"});
+    expectSentence(outcome, {"rank 1", "signal 9"});
     EXPECT_EQ(readJsonFile(outcome.folder + "/failures/1/card.json")->at("consequences").size(), 1u);
 }
 
@@ -118,12 +119,14 @@ TEST_F(Supervisor, OutOfMemoryNamesTensorLayerCategoryAndTheNearestPlan)
     Json asked;
     options.nearestPlan = [&](const Json& oom) {
         asked = oom;
-        return std::string("ring 2 fused, 310 MiB, 41 ms");
+        return std::string("ring 2 fused, 310 MiB, 41 ms; the first: megagraph train --plan /x.json");
     };
     const RunOutcome outcome = train(50, {{"faults", {{{"rank", 0}, {"at_step", 0}, {"do", "oom"}}}}}, 2, &options);
     expectSentence(outcome, {"rank 0", "out of memory", "block1.scores", "layer block1", "category activations", "512 MiB requested",
                              "700 MiB in use", "budget 1.00 GiB", "ring 2 fused, 310 MiB, 41 ms"});
     EXPECT_EQ(asked["layer"], "block1");
+    EXPECT_EQ(readJsonFile(outcome.folder + "/failures/1/card.json")->at("action").at("command"), "megagraph train --plan /x.json");
+    EXPECT_EQ(outcome.result["ranks"][0]["peak_bytes"]["measured"], 700 << 20);
     EXPECT_EQ(readJsonFile(outcome.folder + "/failures/1/card.json")->at("cause"), "oom_device");
 }
 
@@ -204,7 +207,6 @@ TEST_F(Supervisor, P14SecondStopEndsAtOnceAndAThirdKillsADeafWorker)
     options.stopGraceS = 60;
     std::string folder;
     options.onReady = [&](const std::string&, const std::string& place) { folder = place; };
-    std::jthread presses;
     options.onLine = [&](const Json& line) {
         const std::string kind = line["kind"];
         const bool lastStep = kind == "step" && line["step_to"] == 5;
@@ -344,6 +346,63 @@ TEST_F(Supervisor, P11SecondSupervisorIsRefusedWithTheHolder)
     EXPECT_EQ(train(10, Json::object(), 2, &options).state, "finished");
     EXPECT_EQ(second.error().code, ErrorCode::Refused);
     EXPECT_NE(second.error().message.find("pid " + std::to_string(::getpid())), std::string::npos) << second.error().message;
+}
+
+TEST_F(Supervisor, P11LeftoversOfACrashAreListedAndNotKilled)
+{
+    const RunOutcome failed = train(30, {{"checkpoint_every", 5}, {"faults", {{{"rank", 1}, {"at_step", 13}, {"do", "signal"}, {"signal", SIGKILL}}}}});
+    ChildOptions options;
+    options.program = "/bin/sleep";
+    options.arguments = {"60"};
+    options.environment = {{"MEGAGRAPH_RUN", failed.folder}};
+    const auto leftover = spawn(options);
+    ASSERT_TRUE(leftover.ok());
+    const auto resumed = resume(failed.id, Json::object());
+    EXPECT_EQ(processStartTicks(leftover->pid), leftover->startTicks) << "it was killed";
+    ::kill(pid_t(leftover->pid), SIGKILL);
+    ::waitpid(pid_t(leftover->pid), nullptr, 0);
+    ::close(leftover->pidfd);
+    ASSERT_FALSE(resumed.ok());
+    EXPECT_EQ(resumed.error().code, ErrorCode::Refused);
+    EXPECT_NE(resumed.error().message.find("sleep (pid " + std::to_string(leftover->pid)), std::string::npos) << resumed.error().message;
+}
+
+TEST_F(Supervisor, P14StopInTheStartIsAnsweredAndTheRunStopsAtItsFirstStep)
+{
+    SupervisorOptions options = home_.options();
+    std::string folder;
+    options.onReady = [&](const std::string&, const std::string& place) { folder = place; };
+    options.onLine = [&](const Json& line) {
+        if (line["kind"] == "rank.started" && line["rank"] == 1) {
+            ASSERT_TRUE(requestControl(folder, "stop", "test").ok());
+        }
+    };
+    const RunOutcome outcome = train(1000, {{"faults", {{{"rank", 0}, {"where", "start"}, {"do", "sleep"}, {"ms", 400}}}}}, 2, &options);
+    EXPECT_EQ(outcome.state, "stopped") << outcome.message;
+    EXPECT_LE(outcome.result["steps"].get<int64_t>(), 2);
+    EXPECT_TRUE(findCheckpoint(outcome.folder).ok());
+}
+
+TEST_F(Supervisor, P14StopInACheckpointLetsTheCommitFinish)
+{
+    SupervisorOptions options = home_.options();
+    std::string folder;
+    options.onReady = [&](const std::string&, const std::string& place) { folder = place; };
+    options.onLine = [&](const Json& line) {
+        if (line["kind"] == "checkpoint.begin" && line["step"] == 5) {
+            ASSERT_TRUE(requestControl(folder, "stop", "test").ok());
+        }
+    };
+    const Json faults = Json::array({Json{{"rank", 1}, {"where", "checkpoint"}, {"at_step", 5}, {"do", "sleep"}, {"ms", 300}}});
+    const RunOutcome outcome = train(1000, {{"checkpoint_every", 5}, {"faults", faults}}, 2, &options);
+    EXPECT_EQ(outcome.state, "stopped") << outcome.message;
+    EXPECT_TRUE(findCheckpoint(outcome.folder, 5).ok());
+}
+
+TEST_F(Supervisor, LastLineOfTheLogIsPartOfTheSentenceOfACrash)
+{
+    expectSentence(train(50, {{"faults", {{{"rank", 1}, {"at_step", 3}, {"do", "last_words"}, {"text", "libfoo.so.7: cannot open shared object file"}, {"code", 127}}}}}),
+                   {"rank 1", "exit code 127", "libfoo.so.7: cannot open shared object file"});
 }
 
 TEST_F(Supervisor, WorkersGetNothingOfTheUsersEnvironmentButTheAllowList)
