@@ -550,6 +550,47 @@ TEST(Attention, RefusesBadArgumentsBeforeWriting)
     refuses("rank", InvalidInput, [](Block& b, Dropout&) { b.lists->rank[0] = 5; });
 }
 
+TEST(Attention, DamagedListsAreRefusedOrHarmless)
+{
+    const World w = makeWorld(257, 2, 2, true, 32);
+    Problem p = makeProblem(w, 1, 8, true, 32);
+    p.denseAbove = 150; // lists and dense tiles
+    int refused = 0, ran = 0;
+    for (uint64_t round = 0; round < 400; ++round) {
+        const auto b = blockOf(p, {0, 257}, {0, 257});
+        ListStorage& s = *b->lists;
+        const auto damage = [&](auto& array) { // a random bit of a random element
+            auto& element = array[drawBelow(round, 1, 0, array.size())];
+            element = std::remove_reference_t<decltype(element)>(uint64_t(element) ^ uint64_t(1) << drawBelow(round, 1, 1, 8 * sizeof(element)));
+        };
+        switch (drawBelow(round, 1, 2, 6)) {
+        case 0: damage(s.map); break;
+        case 1: damage(s.rank); break;
+        case 2: damage(s.offsets); break;
+        case 3: damage(s.tileStart); break;
+        case 4: damage(s.blockStart); break;
+        default: damage(s.entries); break;
+        }
+        Guarded<float> o(257 * 8), lse(257), dq(257 * 8, 0), dk(257 * 8, 0), dv(257 * 8, 0);
+        Guarded<double> partials(size_t(w.classes), 0);
+        Workspace forward(attentionForwardWorkspace(b->shape, 1)), backward(attentionBackwardWorkspace(b->shape, 1));
+        const auto done = attentionForward(b->shape, b->q, b->k, b->v, b->bias, {}, contiguousHeads(o.data(), 257, 1, 8), lse.data(),
+                                           forward.get(), SerialFor());
+        if (!done.ok()) {
+            EXPECT_EQ(done.error().code, ErrorCode::InvalidInput);
+            ++refused;
+            continue;
+        }
+        ++ran;
+        const std::vector<float> delta(257, 0.0f);
+        EXPECT_TRUE(attentionBackward(b->shape, b->q, b->k, b->v, b->dO, lse.data(), delta.data(), b->bias, {}, dq.data(), dk.data(),
+                                      dv.data(), partials.data(), backward.get(), SerialFor())
+                        .ok());
+    }
+    EXPECT_GT(refused, 100);
+    EXPECT_GT(ran, 20);
+}
+
 TEST(Attention, WorkspaceGrowsLinearlyWithTheTokens)
 {
     const auto bytes = [](int64_t n) {
