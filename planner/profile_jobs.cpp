@@ -16,22 +16,24 @@ namespace {
 /// Collects jobs without repeats, in the order of their use.
 class JobList {
   public:
-    explicit JobList(double secondsPerPoint) : seconds_(secondsPerPoint) {}
-
     void add(const char* kind, std::map<std::string, std::string> key, std::map<std::string, double> x)
     {
         ProfileJob job;
         job.kind = kind;
         job.key = std::move(key);
         job.x = std::move(x);
-        job.seconds = seconds_;
         if (std::find(jobs_.begin(), jobs_.end(), job) == jobs_.end())
             jobs_.push_back(std::move(job));
     }
-    std::vector<ProfileJob> take() { return std::move(jobs_); }
+    /// Four tenths of the time are dealt out evenly to repeats; the rest is for building layers, warm-up and points that take longer.
+    std::vector<ProfileJob> take(double seconds)
+    {
+        for (ProfileJob& job : jobs_)
+            job.seconds = std::clamp(0.4 * seconds / double(jobs_.size()), 0.05, 1.0);
+        return std::move(jobs_);
+    }
 
   private:
-    double seconds_;
     std::vector<ProfileJob> jobs_;
 };
 
@@ -122,7 +124,7 @@ void addLinks(const Problem& problem, JobList& jobs)
 
 std::vector<ProfileJob> quickProfileJobs(const Problem& problem, double seconds)
 {
-    JobList jobs(std::clamp(seconds / 200, 0.05, 0.5));
+    JobList jobs;
     jobs.add("memory", {{"what", "base"}}, {});
     auto layout = modelLayout(problem.model, problem.dataset);
     const int64_t parameters = layout.ok() ? parameterCount(*layout) : 0;
@@ -131,7 +133,7 @@ std::vector<ProfileJob> quickProfileJobs(const Problem& problem, double seconds)
     addLinks(problem, jobs);
     jobs.add("memory", {{"what", "state"}}, {});
     addLayers(problem, jobs); // last: blocks take longest, the dense baseline most of all
-    return jobs.take();
+    return jobs.take(seconds);
 }
 
 std::vector<ProfileHole> profileHoles(const std::vector<ProfileJob>& jobs, const std::vector<ProfilePoint>& points)

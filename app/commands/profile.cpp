@@ -52,7 +52,7 @@ RunSpec profileRun(const ProfileOptions& options, const planner::Problem& proble
     spec.evalEvery = 1;
     spec.split = problem.dataset.splits.empty() ? "" : problem.dataset.splits.front().name;
     spec.profileLevel = "quick";
-    spec.profileSeconds = options.seconds;
+    spec.profileSeconds = std::max(1.0, options.seconds - 4); // starting the workers and the point under way count too
     spec.profileJobs = planner::quickProfileJobs(problem, options.seconds);
     return spec;
 }
