@@ -16,6 +16,7 @@ constexpr double kElement = 4;            // fp32 is what this version runs
 constexpr double kUtilisation = 0.5;      // assumed share of the peak that matrix products reach
 constexpr double kPairFlopsForward = 24;  // exp, bias and rescaling of one score, in flops, beside its two products
 constexpr double kPairFlopsBackward = 36; // the same for five products
+constexpr double kNearPoint = 0.10;       // so near to a measured size the formula only bridges the difference
 constexpr double kEdgeTrafficPasses = 3;  // reads of key and value rows per edge
 
 int64_t intOf(const std::map<std::string, std::string>& key, const char* name, int64_t otherwise)
@@ -154,6 +155,8 @@ Estimate CostModel::fromSeries(const Series& series, double n, const Formula& fo
     const auto above = std::find_if(series.begin(), series.end(), [&](const Sample& s) { return s.n > n; });
     if (above == series.begin() || above == series.end()) {
         const Sample& end = above == series.begin() ? series.front() : series.back();
+        if (std::abs(n - end.n) <= kNearPoint * end.n)
+            return marked(estimateOf(formula(n) * ratio(end), Provenance::Interpolated, 0, 0.02));
         return marked(estimateOf(formula(n) * ratio(end), Provenance::Extrapolated, 0, 0.1, std::abs(std::log2(n / end.n))));
     }
     const Sample &lower = *(above - 1), &upper = *above;

@@ -37,14 +37,18 @@ class JobList {
     std::vector<ProfileJob> jobs_;
 };
 
-/// Sizes of sequences: the smallest, the one at two thirds and the largest.
+/// Sizes of sequences: the largest, the one at two thirds and the smallest, without those within 10 % of a larger one.
 std::set<int64_t> sequenceSizes(const Problem& problem)
 {
     std::vector<int64_t> tokens;
     for (const SequenceStats& sequence : planSequences(problem))
         tokens.push_back(sequence.tokens);
     std::sort(tokens.begin(), tokens.end());
-    return {tokens.front(), tokens[tokens.size() * 2 / 3], tokens.back()};
+    std::set<int64_t> sizes;
+    for (const int64_t n : {tokens.back(), tokens[tokens.size() * 2 / 3], tokens.front()})
+        if (sizes.empty() || double(n) < 0.9 * double(*sizes.begin()))
+            sizes.insert(n);
+    return sizes;
 }
 
 struct Setting { Exchange exchange; int64_t contexts, busy; AttentionPath attention; Recompute recompute; };
