@@ -82,6 +82,9 @@ unsigned char* placeIds(cpu::DenseCall& call, const AttentionShape& shape, void*
 Result<Ok> checkInputs(const char* op, const AttentionShape& shape, const HeadView<const float>& q, const HeadView<const float>& k,
                        const HeadView<const float>& v, const Bias& bias, const Dropout& dropout, const void* workspace)
 {
+    static const Result<Ok> forced = cpu::forcedKernels(); // a wrong name in the environment must not go unnoticed
+    if (!forced.ok())
+        return forced.error();
     MEGAGRAPH_TRY(std::ignore, checkShape(op, shape));
     MEGAGRAPH_TRY(std::ignore, checkView(op, "q", q, shape.queries, shape.heads, shape.dim));
     MEGAGRAPH_TRY(std::ignore, checkView(op, "k", k, shape.keys, shape.heads, shape.dim));

@@ -38,6 +38,9 @@ cpu::EdgeCall describe(const EdgeGraph& graph, double scale, const HeadView<cons
 Result<Ok> checkInputs(const char* op, const EdgeGraph& graph, double scale, const HeadView<const float>& q,
                        const HeadView<const float>& k, const HeadView<const float>& v, const Dropout& dropout, bool transposed)
 {
+    static const Result<Ok> forced = cpu::forcedKernels(); // a wrong name in the environment must not go unnoticed
+    if (!forced.ok())
+        return forced.error();
     MEGAGRAPH_TRY(std::ignore, checkGraph(op, graph, transposed));
     AttentionShape shape;
     shape.queries = graph.rows;

@@ -13,8 +13,8 @@ namespace megagraph::kernels::cpu {
 
 /// All sets of this build, fastest first.
 std::span<const CpuKernels* const> allKernels();
-/// The set in use. A forced name that is unknown or not supported falls back to the choice of the machine; `forcedKernels`
-/// reports it as an error first (programs call it at start).
+/// The set in use. A forced name that is unknown or not supported leaves the choice to the machine; the kernels that return a
+/// Result refuse to run then (`forcedKernels`).
 const CpuKernels& kernels();
 /// Unsupported if MEGAGRAPH_CPU_KERNELS names no set that runs here.
 Result<Ok> forcedKernels();

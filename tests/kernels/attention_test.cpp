@@ -2,6 +2,7 @@
 // Dense attention against the fp64 reference, in every set of kernels of this machine.
 #include "tests/kernels/attention_cases.h"
 
+#include <cstdlib>
 #include <numeric>
 
 namespace megagraph::kernels::testing {
@@ -548,6 +549,22 @@ TEST(Attention, RefusesBadArgumentsBeforeWriting)
     refuses("touched tiles", InvalidInput, [](Block& b, Dropout&) { b.lists->map[0] = 0; });
     refuses("offset", InvalidInput, [](Block& b, Dropout&) { b.lists->offsets[0] = 1 << 30; });
     refuses("rank", InvalidInput, [](Block& b, Dropout&) { b.lists->rank[0] = 5; });
+}
+
+TEST(AttentionDeathTest, UnknownForcedSetIsRefused)
+{
+    // in a child: the environment is read once per process
+    const auto child = [] {
+        setenv("MEGAGRAPH_CPU_KERNELS", "sse9", 1);
+        AttentionShape shape;
+        shape.dim = 8;
+        const auto done = attentionForward(shape, {nullptr, 0, 0, 8, 0, 0}, {nullptr, 0, 0, 8, 0, 0}, {nullptr, 0, 0, 8, 0, 0}, {}, {},
+                                           {nullptr, 0, 0, 8, 0, 0}, nullptr, nullptr, SerialFor());
+        std::fputs(done.ok() ? "ran" : done.error().message.c_str(), stderr);
+        std::_Exit(done.ok() ? 0 : 3);
+    };
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(child(), ::testing::ExitedWithCode(3), "MEGAGRAPH_CPU_KERNELS.*sse9.*portable");
 }
 
 TEST(Attention, DamagedListsAreRefusedOrHarmless)
