@@ -147,6 +147,7 @@ inline Outcome runSerial(const Plan& plan, const GraphHome& home, int64_t thread
 inline std::vector<Outcome> runRanks(const Plan& plan, const GraphHome& home)
 {
     static int runs = 0;
+    runtime::makeSequences(plan, home.data(), home.path(), 0, 1); // caches the token order: METIS is not safe in many threads
     const std::string store = home.path() + "/store" + std::to_string(runs++);
     std::vector<Outcome> outcomes(size_t(plan.world()));
     std::vector<std::string> errors(outcomes.size());
