@@ -26,7 +26,7 @@ struct ParameterSpec {
     InitKind init = InitKind::Zero;
     double initScale = 1.0;     // Normal: sd; LinearUniform: bound 1/sqrt(fanIn) is derived; ..Scaled: times this
     int64_t fanIn = 0;
-    bool decayed = true;        // false: biases, norms, bias tables, graph token
+    bool decayed = true;        // false: biases, norms, bias tables, graph token (SGFormer under l2: none)
     ParameterGroup group = ParameterGroup::Main;
 
     int64_t elements() const;

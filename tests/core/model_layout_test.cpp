@@ -109,6 +109,22 @@ TEST(ModelLayout, DecayIsOffOnBiasesNormsTablesAndToken)
     }
 }
 
+TEST(ModelLayout, SgformerUnderL2DecaysEveryParameter)
+{
+    ModelSpec m;
+    m.kind = Architecture::Sgformer;
+    m.blocks = m.heads = 1;
+    const auto undecayed = [&] {
+        int count = 0;
+        for (const auto& spec : layoutOf(m, coraCounts()))
+            count += !spec.decayed;
+        return count;
+    };
+    EXPECT_EQ(undecayed(), 11); // 7 biases of Linear layers and convolutions, 2 norms of 2 vectors
+    m.l2 = true;
+    EXPECT_EQ(undecayed(), 0);
+}
+
 TEST(ModelLayout, OutputWidthIsOneForTwoClassesUnderBce)
 {
     DatasetSpec d = coraCounts();
