@@ -103,6 +103,9 @@ void pinTo(const std::vector<int64_t>& cores)
 // Threads, determinism, and the resident size of an idle worker as base of all memory numbers.
 void prepareTorch(const DeviceSpec& device, int64_t threads)
 {
+    // before any pool thread exists, so that all inherit it: moments and gradients that fade out become 0 instead of
+    // denormal numbers, which processors handle far slower
+    at::globalContext().setFlushDenormal(true);
     at::set_num_threads(int(std::max<int64_t>(1, threads)));
     at::set_num_interop_threads(1);
     at::globalContext().setDeterministicAlgorithms(true, false);

@@ -2,6 +2,9 @@
 // Real workers train a generated graph: events, sameness of plans, stop, lifeline, faults and exit codes.
 #include "tests/runtime/worker_fixture.h"
 
+#include "core/exchange_volume.h"
+#include "core/model_layout.h"
+
 #include <cmath>
 #include <sys/stat.h>
 
@@ -76,6 +79,31 @@ TEST(Worker, TwoAndThreeContextRanksFollowTheSerialLossAndScores)
         ASSERT_EQ(evaluations.size(), expected.size());
         EXPECT_NEAR(evaluations.back()["value"].get<double>(), expected.back()["value"].get<double>(), 0.03) << c.id;
         EXPECT_EQ(evaluations.back()["item_count"], expected.back()["item_count"]);
+    }
+}
+
+TEST(Worker, EachRankSendsExactlyTheBytesThatThePlannerCounts)
+{
+    const WorkerHome home;
+    const ModelSpec model = WorkerHome::model();
+    const auto layout = modelLayout(model, home.dataset());
+    ASSERT_TRUE(layout.ok());
+    const int64_t steps = 3, scalars = 4, reduced = 4 * (parameterCount(*layout) + scalars);
+    for (const Exchange exchange : {Exchange::Ring, Exchange::Gather}) {
+        Plan plan = home.plan(model, 1, 3, exchange);
+        plan.stages[0].cuts = {0, 50, 120, home.dataset().nodes};
+        RunSpec run = home.run(steps, 3, "verify"); // no evaluation in between
+        run.verifyRole = "serial";
+        const std::string id = exchangeName(exchange);
+        home.write(id, run, plan);
+        ASSERT_EQ(home.runAll(id, 3), (std::vector<int>{0, 0, 0}));
+        for (int64_t rank = 0; rank < 3; ++rank) {
+            const ExchangeBytes block = exchangeBytes(exchange, plan.stages[0].cuts, rank, model.width, model.heads, headWidth(model), 4);
+            int64_t sent = 0;
+            for (const Json& line : home.lines(id, rank, "rank"))
+                sent += line["comm_bytes"].get<int64_t>();
+            EXPECT_EQ(sent, steps * (model.blocks * (block.forward + block.backward) + reduced)) << id << " rank " << rank;
+        }
     }
 }
 
