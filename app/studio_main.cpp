@@ -112,7 +112,7 @@ int run(int argc, char** argv)
         qputenv("QT_SCALE_FACTOR", QByteArray::number(factor));
         qunsetenv("QT_SCREEN_SCALE_FACTORS");
         qputenv("QT_ENABLE_HIGHDPI_SCALING", "1");
-        QLocale::setDefault(QLocale::c()); // the same picture everywhere
+        QLocale::setDefault(QLocale(QLocale::English, QLocale::UnitedStates)); // the same picture everywhere
     }
     QGuiApplication::setHighDpiScaleFactorRoundingPolicy(Qt::HighDpiScaleFactorRoundingPolicy::PassThrough);
     QApplication application(argc, argv);

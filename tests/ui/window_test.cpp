@@ -60,9 +60,12 @@ TEST_F(Window, FiltersPinsAndOpensAPlanByKeyboardAlone)
     QTest::keyClicks(filter, QStringLiteral("step_ms < 200"));
     EXPECT_EQ(session_.shownCount(), 2);
     auto* table = window_.page(MainWindow::SpaceIndex)->findChild<QTableView*>();
-    for (int i = 0; i < 60 && QApplication::focusWidget() != table; ++i)
+    QStringList way;
+    for (int i = 0; i < 60 && QApplication::focusWidget() != table; ++i) {
         press(Qt::Key_Tab);
-    ASSERT_EQ(QApplication::focusWidget(), table) << "Tab reaches the table";
+        way << (QApplication::focusWidget() ? QApplication::focusWidget()->accessibleName() + QLatin1String(QApplication::focusWidget()->metaObject()->className()) : QString());
+    }
+    ASSERT_EQ(QApplication::focusWidget(), table) << "Tab reaches the table: " << way.mid(0, 20).join(QStringLiteral(", ")).toStdString();
     press(Qt::Key_Home, Qt::ControlModifier);
     press(Qt::Key_Down);
     EXPECT_EQ(session_.focusRow()->plan.name, "E+2B+H:r2 gather | m1 fp32 fused lists") << "the table leads the selection";

@@ -230,6 +230,8 @@ void StartPage::showProject()
     projectProblem_->setText(session_.projectProblem());
     projectProblem_->setVisible(!session_.projectProblem().isEmpty());
     sample_->setEnabled(!session_.opening());
+    sample_->setProperty("primary", !session_.hasProject()); // one leading action at a time
+    sample_->update();
     showScenario();
     showSteps();
 }

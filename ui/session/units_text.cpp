@@ -84,7 +84,7 @@ QString memoryText(double bytes, const QLocale& locale)
         value /= 1024;
         ++unit;
     }
-    return pair(significantText(value, locale), kUnits[unit]);
+    return pair(unit == 0 ? locale.toString(qlonglong(bytes)) : significantText(value, locale), kUnits[unit]);
 }
 
 QString gibText(double bytes, const QLocale& locale)

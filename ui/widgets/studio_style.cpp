@@ -89,6 +89,7 @@ int StudioStyle::pixelMetric(PixelMetric metric, const QStyleOption* option, con
     switch (metric) {
     case PM_FocusFrameHMargin:
     case PM_FocusFrameVMargin: return kRing;
+    case PM_ButtonMargin: return 18; // room left and right of the words
     case PM_ButtonShiftHorizontal:
     case PM_ButtonShiftVertical: return 0;
     default: return QProxyStyle::pixelMetric(metric, option, widget);
