@@ -20,6 +20,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <map>
+#include <memory>
 #include <spawn.h>
 #include <string>
 #include <sys/wait.h>
@@ -54,9 +55,18 @@ class WorkerHome {
         import.name = "sample";
         auto stored = storeGraph(std::move(*graph), ImportRun{import, {}, {}}, path_);
         EXPECT_TRUE(stored.ok()) << (stored.ok() ? "" : stored.error().message);
-        auto data = Dataset::open(datasetFolder(path_, "sample"));
-        EXPECT_TRUE(data.ok()) << (data.ok() ? "" : data.error().message);
-        spec_ = data->spec();
+        openSample();
+    }
+    /// A home whose data set is imported from a source.
+    explicit WorkerHome(const std::string& source)
+    {
+        char name[] = "/tmp/megagraph-worker-XXXXXX";
+        path_ = ::mkdtemp(name);
+        ImportOptions import;
+        import.name = "sample";
+        auto stored = importDataset(source, import, path_, {}, {});
+        EXPECT_TRUE(stored.ok()) << (stored.ok() ? "" : stored.error().message);
+        openSample();
     }
     ~WorkerHome() { std::filesystem::remove_all(path_); }
 
@@ -230,6 +240,12 @@ class WorkerHome {
     }
 
   private:
+    void openSample()
+    {
+        auto data = Dataset::open(datasetFolder(path_, "sample"));
+        EXPECT_TRUE(data.ok()) << (data.ok() ? "" : data.error().message);
+        spec_ = data->spec();
+    }
     static std::vector<char*> pointers(std::vector<std::string>& words)
     {
         std::vector<char*> all;
