@@ -246,7 +246,7 @@ void MainWindow::closeEvent(QCloseEvent* event)
         kept.setValue(QStringLiteral("project"), session_.projectPath());
     }
     if (!session_.jobs().running().isEmpty()) {
-        QMessageBox question(QMessageBox::Question, tr("Jobs are running"), tr("%n job(s) end with the window. Runs go on.", nullptr, int(session_.jobs().running().size())),
+        QMessageBox question(QMessageBox::Question, tr("Jobs are running"), tr("Jobs that end with the window: %1. Runs go on.").arg(session_.jobs().running().size()),
                              QMessageBox::NoButton, this);
         question.setTextFormat(Qt::PlainText);
         QPushButton* cancel = question.addButton(tr("Cancel jobs and close"), QMessageBox::AcceptRole);

@@ -173,8 +173,8 @@ QWidget* PlanPage::makeFacts()
     facts_->setContentsMargins(0, 0, 0, 0);
     facts_->setHorizontalSpacing(14);
     facts_->setVerticalSpacing(3);
-    facts_->setColumnStretch(1, 1);
-    facts_->setColumnStretch(3, 1);
+    facts_->setColumnStretch(1, 3);
+    facts_->setColumnStretch(3, 2);
     card->body()->addWidget(holder);
     card->body()->addStretch(1);
     return card;

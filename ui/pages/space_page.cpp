@@ -336,6 +336,7 @@ void SpacePage::followTable()
     if (model_->rowCount() > 0 && !table_->property("sized").toBool()) {
         table_->resizeColumnsToContents();
         table_->setColumnWidth(0, 44);
+        table_->setColumnWidth(1, std::min(table_->columnWidth(1), table_->fontMetrics().averageCharWidth() * 34)); // numbers first; the tooltip has it all
         table_->setProperty("sized", true);
     }
     following_ = false;

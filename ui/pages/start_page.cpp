@@ -281,7 +281,7 @@ void StartPage::showSteps()
                              measured ? tr("profile %1").arg(QString::fromStdString(session_.problem()->profile->id).left(8)) : QString(),
                              table ? tr("%1 plans, %2 fit").arg(countText(int64_t(table->rows.size())), countText(table->feasible))
                                    : session_.planState().busy() ? tr("searching\u2026") : QString(),
-                             tr("%n run(s)", nullptr, int(session_.project().runs.size()))};
+                             tr("runs: %1").arg(session_.project().runs.size())};
     bool nextShown = false;
     for (int i = 0; i < steps_.size(); ++i) {
         const bool next = !done[i] && !nextShown;
@@ -310,6 +310,7 @@ void StartPage::showRuns()
             text += tr(", %1 left").arg(clockText(run.etaS));
         auto* item = new QListWidgetItem(text);
         item->setData(Qt::UserRole, run.id);
+        item->setSizeHint(QSize(0, 26));
         item->setToolTip(plainTip(run.name.isEmpty() ? run.id : run.name));
         runs_->addItem(item);
         if (run.id == current)

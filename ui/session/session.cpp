@@ -602,7 +602,7 @@ std::vector<Session::Pick> Session::picks() const
     return {{tr("Fastest"), tr("%1 per step").arg(timeText(double(fastest->stepNs))), fastest->id},
             {tr("Safest"), tr("P(fit) %1, peak %2").arg(chanceText(safest->pFit), memoryText(double(safest->peakBytes))), safest->id},
             {tr("Least moved"), tr("%1 sent per step").arg(memoryText(double(moved->movedBytes))), moved->id},
-            {tr("Simplest"), tr("%n mechanism(s) in use", nullptr, simplest->mechanisms), simplest->id}};
+            {tr("Simplest"), tr("mechanisms in use: %1").arg(simplest->mechanisms), simplest->id}};
 }
 
 // ---- runs ----

@@ -99,8 +99,8 @@ void MemoryBars::setBars(const std::vector<MemoryBar>& bars, int64_t budgetBytes
     }
     const bool budgetShown = budgetBytes_ > 0 && double(budgetBytes_) <= kBudgetInView * double(longest);
     const double right = double(budgetShown ? std::max(longest, budgetBytes_) : longest) / unit_;
-    xAxis->setRange(0, right * 1.16);
-    yAxis->setRange(-0.75, std::max(0.75, double(bars_.size()) - 0.25));
+    longest_ = right;
+    yAxis->setRange(budgetBytes_ > 0 ? -0.5 - 0.16 * double(bars_.size() + 1) : -0.75, std::max(0.75, double(bars_.size()) - 0.25));
     budget_->setVisible(budgetShown);
     budget_->point1->setCoords(double(budgetBytes_) / unit_, 0);
     budget_->point2->setCoords(double(budgetBytes_) / unit_, 1);
@@ -116,7 +116,22 @@ void MemoryBars::setBars(const std::vector<MemoryBar>& bars, int64_t budgetBytes
         budgetText_->position->setCoords(1.0, 0.0);
     }
     setAccessibleDescription(summary());
+    fitLabels();
     restyle();
+}
+
+void MemoryBars::fitLabels()
+{
+    // the amount behind the longest bar needs its room at every width
+    const double label = QFontMetrics(smallFont()).horizontalAdvance(QStringLiteral("0000 MiB")) + 12;
+    const double room = axisRect()->width() > 60 ? axisRect()->width() : width() * 0.6;
+    xAxis->setRange(0, longest_ / (1 - std::clamp(label / std::max(room, 1.0), 0.05, 0.5)));
+}
+
+void MemoryBars::resizeEvent(QResizeEvent* event)
+{
+    Plot::resizeEvent(event);
+    fitLabels();
 }
 
 void MemoryBars::restyle()
@@ -216,7 +231,7 @@ void Waterfall::setTerms(const TimeNs& terms, int64_t stepNs)
     names_->setTicks(ticks);
     lift_->setData(liftKeys, lifts, true);
     total_->setData(QVector<double>{double(kTimeTerms)}, QVector<double>{double(stepNs_) / 1e6}, true);
-    xAxis->setRange(0, std::max(sum, double(stepNs_) / 1e6) * 1.32);
+    xAxis->setRange(0, std::max(sum, double(stepNs_) / 1e6) * 1.5);
     yAxis->setRange(-0.6, kTimeTerms + 0.6);
     setAccessibleDescription(summary());
     restyle();
@@ -241,8 +256,10 @@ void Waterfall::restyle()
     for (int t = 0; stepNs_ > 0 && t < kTimeTerms; ++t) {
         const auto ns = double(terms_[size_t(t)]);
         end += ns / 1e6;
-        const QString text = ns == 0 ? QStringLiteral("0")
-                                     : tr("%1, %2").arg(timeText(ns), shareText(ns / double(stepNs_)));
+        const double share = ns / double(stepNs_);
+        const QString text = ns == 0        ? QStringLiteral("0")
+                             : share < 0.01 ? tr("%1, < 1 %").arg(timeText(ns))
+                                            : tr("%1, %2").arg(timeText(ns), shareText(share));
         values_ << valueText(*this, end, t, text, theme.color(ns == 0 ? Role::Muted : Role::Text));
     }
     if (stepNs_ > 0)

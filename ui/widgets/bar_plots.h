@@ -23,15 +23,17 @@ class MemoryBars : public Plot {
   protected:
     void restyle() override;
     void mouseMoveEvent(QMouseEvent* event) override;
+    void resizeEvent(QResizeEvent* event) override;
 
   private:
+    void fitLabels();
     std::vector<MemoryBar> bars_;
     std::vector<QCPBars*> stacks_;
     QSharedPointer<QCPAxisTickerText> names_{new QCPAxisTickerText};
     QCPItemStraightLine* budget_;
     QCPItemText* budgetText_;
     int64_t budgetBytes_ = 0;
-    double unit_ = 1;
+    double unit_ = 1, longest_ = 1;
     QList<QCPItemText*> totals_;
 };
 

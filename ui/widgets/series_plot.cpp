@@ -22,10 +22,8 @@ SeriesPlot::SeriesPlot(const QString& name, const QString& yLabel, const QString
         graph->setAdaptiveSampling(true);
         curves_.push_back(graph);
     }
-    if (curves.size() > 1) {
-        legend->setVisible(true);
+    if (curves.size() > 1)
         axisRect()->insetLayout()->setInsetAlignment(0, Qt::AlignRight | Qt::AlignBottom);
-    }
     restyle();
 }
 
@@ -34,6 +32,10 @@ void SeriesPlot::setData(const std::vector<const Series*>& series)
     for (size_t i = 0; i < curves_.size() && i < series.size(); ++i)
         curves_[i]->setData(QVector<double>(series[i]->step.begin(), series[i]->step.end()),
                             QVector<double>(series[i]->value.begin(), series[i]->value.end()), true);
+    for (QCPGraph* curve : curves_) // one value alone makes no line
+        curve->setScatterStyle(curve->dataCount() == 1 ? QCPScatterStyle(QCPScatterStyle::ssDisc, 6) : QCPScatterStyle(QCPScatterStyle::ssNone));
+    const auto filled = std::count_if(series.begin(), series.end(), [](const Series* s) { return !s->step.empty(); });
+    legend->setVisible(filled > 1);
     fit();
     setAccessibleDescription(summary());
     if (isVisible())

@@ -204,7 +204,7 @@ void NoticeLine::showJobs()
     if (job->total() > 0)
         text += QStringLiteral(", %1 %").arg(100 * job->done() / job->total());
     if (running.size() > 1)
-        text += tr(", and %n more", nullptr, int(running.size()) - 1);
+        text += tr(", and %1 more").arg(running.size() - 1);
     jobs_->setText(text);
 }
 

@@ -78,8 +78,7 @@ TradeOffPlot::TradeOffPlot(Session& session, QWidget* parent)
     });
     connect(&session_, &Session::selectionChanged, this, [this] { rebuild(); });
     // rings and notes are placed in pixels, so they follow every change of the axes
-    connect(xAxis, qOverload<const QCPRange&>(&QCPAxis::rangeChanged), this, [this] { placeSelection(); });
-    connect(yAxis, qOverload<const QCPRange&>(&QCPAxis::rangeChanged), this, [this] { placeSelection(); });
+    connect(this, &QCustomPlot::afterLayout, this, &TradeOffPlot::placeSelection);
     restyle();
     rebuild();
     fit();
@@ -375,12 +374,6 @@ void TradeOffPlot::keyPressEvent(QKeyEvent* event)
     case Qt::Key_Enter: emit opened(session_.focus()); return;
     default: Plot::keyPressEvent(event);
     }
-}
-
-void TradeOffPlot::resizeEvent(QResizeEvent* event)
-{
-    Plot::resizeEvent(event);
-    placeSelection();
 }
 
 QString TradeOffPlot::summary() const

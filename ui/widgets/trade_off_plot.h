@@ -32,7 +32,6 @@ class TradeOffPlot : public Plot {
     void mouseDoubleClickEvent(QMouseEvent* event) override;
     void keyPressEvent(QKeyEvent* event) override;
     void leaveEvent(QEvent* event) override;
-    void resizeEvent(QResizeEvent* event) override;
 
   private:
     struct Mark { uint64_t id = 0; double x = 0, y = 0; int row = 0; };
