@@ -88,7 +88,8 @@ int renderPage(const Session::Options& options, const RenderRequest& request)
     if (!session.projectProblem().isEmpty())
         return fail(ErrorCode::InvalidInput, session.projectProblem());
     if (index == MainWindow::RunIndex && request.run.isEmpty() && !session.runs().empty()) {
-        session.attach(session.runs().front().id);
+        const auto training = std::find_if(session.runs().begin(), session.runs().end(), [](const RunInfo& run) { return run.kind == QLatin1String("train"); });
+        session.attach(training != session.runs().end() ? training->id : session.runs().front().id);
         reached = waitFor([&] { return window.page(index)->settled(); }, request.deadlineMs) && reached;
     }
     if (!focusPlan(session, request.plan))

@@ -500,10 +500,12 @@ void RunPage::showMemory(const RunRecord& record)
         const auto state = std::find_if(record.ranks.begin(), record.ranks.end(), [r](const RankState& s) { return s.rank == int64_t(r); });
         if (state == record.ranks.end())
             continue;
-        bars.push_back({tr("%1 measured").arg(r), state->categories});
         int64_t sum = 0;
         for (int64_t bytes : state->categories)
             sum += bytes;
+        if (sum == 0)
+            continue; // no memory sample of this rank yet
+        bars.push_back({tr("%1 measured").arg(r), state->categories});
         if (sum > worst) {
             worst = sum;
             worstMeasured = state->categories;

@@ -80,7 +80,7 @@ void MemoryBars::setBars(const std::vector<MemoryBar>& bars, int64_t budgetBytes
 {
     bars_ = bars;
     budgetBytes_ = budgetBytes;
-    int64_t longest = 1;
+    int64_t longest = int64_t(kMib); // an empty figure keeps readable ticks
     for (const MemoryBar& bar : bars_)
         longest = std::max(longest, total(bar.parts));
     unit_ = double(longest) >= kGib ? kGib : kMib;

@@ -16,6 +16,10 @@ SeriesPlot::SeriesPlot(const QString& name, const QString& yLabel, const QString
     band_ = new QCPItemRect(this);
     band_->setLayer(QStringLiteral("background"));
     predicted_ = new QCPItemStraightLine(this);
+    empty_ = new QCPItemText(this);
+    empty_->position->setType(QCPItemPosition::ptAxisRectRatio);
+    empty_->position->setCoords(0.5, 0.5);
+    empty_->setText(tr("No values yet"));
     for (const QString& curve : curves) {
         QCPGraph* graph = addGraph();
         graph->setName(curve);
@@ -67,6 +71,10 @@ void SeriesPlot::fit()
         y0 = std::min({y0, prediction_, std::isfinite(low_) ? low_ : prediction_});
         y1 = std::max({y1, prediction_, std::isfinite(high_) ? high_ : prediction_});
     }
+    const bool nothing = std::all_of(curves_.begin(), curves_.end(), [](const QCPGraph* g) { return g->dataCount() == 0; });
+    empty_->setVisible(nothing);
+    for (QCPAxis* axis : {xAxis, yAxis})
+        axis->setTickLabels(!nothing || (axis == yAxis && predicted));
     if (!(y1 >= y0)) {
         y0 = 0;
         y1 = 1;
@@ -97,6 +105,7 @@ void SeriesPlot::restyle()
     }
     band_->setPen(Qt::NoPen);
     band_->setBrush(blend(theme.color(Role::Ok), theme.color(Role::Page), 0.18));
+    empty_->setColor(theme.color(Role::Muted));
     predicted_->setPen(QPen(theme.color(Role::Ok), 1.3, Qt::DashLine));
     replot(QCustomPlot::rpQueuedReplot);
 }

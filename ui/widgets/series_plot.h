@@ -30,6 +30,7 @@ class SeriesPlot : public Plot {
     std::vector<QCPGraph*> curves_;
     QCPItemRect* band_;
     QCPItemStraightLine* predicted_;
+    QCPItemText* empty_;
     double prediction_, low_, high_;
     bool fromZero_ = false;
 };
