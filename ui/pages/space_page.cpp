@@ -238,9 +238,8 @@ void SpacePage::showPicks()
     }
     const std::vector<Session::Pick> picks = session_.picks();
     if (picks.empty()) {
-        picks_->addWidget(new Text(session_.table() && session_.table()->feasible == 0 && !session_.table()->binding.empty()
-                                       ? QString::fromStdString(session_.table()->binding)
-                                       : tr("No named picks yet."),
+        picks_->addWidget(new Text(session_.table() ? tr("No named picks, because no plan fits. A larger budget or more ranks are set on Start.")
+                                                   : tr("No named picks yet."),
                                    TextStyle::Muted),
                           1);
         return;

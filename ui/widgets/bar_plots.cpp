@@ -107,7 +107,8 @@ void MemoryBars::setBars(const std::vector<MemoryBar>& bars, int64_t budgetBytes
     budgetText_->setVisible(budgetBytes_ > 0);
     const QString text = tr("budget %1").arg(memoryText(double(budgetBytes_)));
     budgetText_->setText(budgetShown ? text : text + QStringLiteral(" \u2192"));
-    budgetText_->setPositionAlignment(Qt::AlignRight | Qt::AlignTop);
+    const bool rightOfLine = budgetShown && double(budgetBytes_) < 0.5 * double(longest); // words stay inside the axes
+    budgetText_->setPositionAlignment((rightOfLine ? Qt::AlignLeft : Qt::AlignRight) | Qt::AlignTop);
     if (budgetShown) {
         budgetText_->position->setType(QCPItemPosition::ptPlotCoords);
         budgetText_->position->setCoords(double(budgetBytes_) / unit_, yAxis->range().lower);
@@ -149,7 +150,7 @@ void MemoryBars::restyle()
     budget_->setPen(QPen(theme.color(Role::Error), 1.3, Qt::DashLine));
     budgetText_->setColor(theme.color(Role::Error));
     budgetText_->setFont(smallFont());
-    budgetText_->setPadding(QMargins(0, 0, 4, 0));
+    budgetText_->setPadding(QMargins(4, 0, 4, 0));
     for (QCPItemText* item : std::as_const(totals_))
         removeItem(item);
     totals_.clear();
