@@ -160,6 +160,9 @@ class WorkerHome {
             ::close(command[1]);
             report[1] = out;
             command[0] = in;
+        } else { // whoever started the tests may have left them open
+            ::posix_spawn_file_actions_addclose(&actions, 3);
+            ::posix_spawn_file_actions_addclose(&actions, 4);
         }
         std::vector<std::string> environment{"MEGAGRAPH_HOME=" + path_, "MEGAGRAPH_ATTEMPT=" + std::to_string(attempt),
                                              "MEGAGRAPH_RESUME_STEP=" + std::to_string(resumeStep), "OMP_NUM_THREADS=1"};
