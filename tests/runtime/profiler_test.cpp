@@ -86,15 +86,18 @@ TEST(WorkerProfile, AnswersEveryKindOfJobOnTwoRanks)
 TEST(WorkerProfile, AJobThatDoesNotFitIsAPointOfItsOwnAndTheRestGoesOn)
 {
     const WorkerHome home;
+    ModelSpec model = WorkerHome::model();
+    model.width = 64;
+    model.heads = 32; // 5 MB a map of scores: the base of two processes differs by up to 1 MB
     RunSpec run = home.run(1, 1, "profile");
     run.profileJobs = {job("memory", {{"what", "base"}}, {})};
-    home.write("probe", run, home.plan(WorkerHome::model(), 1, 1, Exchange::None));
+    home.write("probe", run, home.plan(model, 1, 1, Exchange::None));
     ASSERT_EQ(home.runAll("probe", 1), std::vector<int>{0});
     const auto base = int64_t(home.lines("probe", 0, "profile_constant").at(0)["value"].get<double>());
     run.profileJobs = {
         job("layer", {{"layer", "block"}, {"recompute", "none"}, {"attention", "materialised"}, {"exchange", "none"}, {"ranks", "1"}}, {{"n", 203}}),
         job("optimizer", {{"ranks", "1"}}, {{"parameters", 1000}})};
-    home.write("small", run, home.plan(WorkerHome::model(), 1, 1, Exchange::None, base + (600 << 10)));
+    home.write("small", run, home.plan(model, 1, 1, Exchange::None, base + (int64_t(8) << 20)));
     ASSERT_EQ(home.runAll("small", 1), std::vector<int>{0});
     const auto points = pointsOf(home, "small");
     ASSERT_EQ(points.size(), 2u);
