@@ -201,14 +201,18 @@ int Worker::train(int64_t from)
     if (from == 0 && every > 0)
         checkpoint(0);
     std::string reason = "steps";
-    double loss = 0;
+    const auto lossOf = [this] {
+        double sum = 0;
+        for (const float w : weights)
+            sum += double(w) * double(w);
+        return sum;
+    };
+    double loss = lossOf(); // a run that is resumed at its last step ends with that step's loss
     while (step < steps) {
         fault("step", step);
         for (int64_t i = 0; i < kElements; ++i)
             weights[size_t(i)] = 0.9f * weights[size_t(i)] + 0.1f * std::sin(float(step * 31 + i));
-        loss = 0;
-        for (const float w : weights)
-            loss += double(w) * double(w);
+        loss = lossOf();
         ::usleep(useconds_t(stepMs) * 1000);
         meet(step);
         const int order = meeting->order[step];
