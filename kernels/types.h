@@ -3,10 +3,32 @@
 // threads, no globals. Vocabulary: N tokens, H heads, d_h head width, B bias classes, K hops.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 
 namespace megagraph::kernels {
+
+/// Storage of a bf16 number: the upper half of an fp32. Arithmetic is done in fp32; same layout as at::BFloat16.
+struct Bfloat16 {
+    uint16_t bits = 0;
+};
+inline float toFloat(Bfloat16 value)
+{
+    return std::bit_cast<float>(uint32_t(value.bits) << 16);
+}
+inline float toFloat(float value)
+{
+    return value;
+}
+/// Nearest, ties to even; NaN stays a (quiet) NaN, overflow becomes infinity.
+inline Bfloat16 toBfloat16(float value)
+{
+    const uint32_t bits = std::bit_cast<uint32_t>(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
+        return {uint16_t(bits >> 16 | 0x0040u)};
+    return {uint16_t((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
+}
 
 /// [rows, heads, dim], dim contiguous, strides in elements, so slices of one [N,3,H,d_h] projection need no copy.
 template <class T> struct HeadView {
