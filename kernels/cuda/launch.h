@@ -18,7 +18,7 @@
 //                shim::waitCopies(int groupsLeft): per thread; a copy takes effect at once or at its wait, at random per seed
 //   shadow       shim::noteShared(const void* at, int bytes, bool write, int line), bytes are tracked one by one;
 //                shim::noteGlobal(const void* at, int bytes, bool write, int line): aborts outside the registered buffers
-//   launch       shim::launch(name, dim3 grid, int block, int64_t sharedBytes, callable) behind MEGAGRAPH_LAUNCH
+//   launch       shim::launch(name, kernel, dim3 grid, int block, int64_t sharedBytes, args...) behind MEGAGRAPH_LAUNCH
 //   waiting      shim::waitBlock(): a spin on a flag of another block; blocks of a thread run one after the other, so under
 //                the shim such a wait must be over at once, and the call aborts
 // All shim:: names live in megagraph::kernels::cuda::shim. Blocks may run in any order.
@@ -81,9 +81,10 @@ inline const char* clearBytes(void* at, int64_t bytes, Stream)
 
 } // namespace megagraph::kernels::cuda
 
+/// Arguments are evaluated once, on the host's stack, as by nvcc.
 #define MEGAGRAPH_LAUNCH(kernel, grid, block, sharedBytes, stream, ...)                                                \
-    (void(stream), ::megagraph::kernels::cuda::shim::launch(#kernel, dim3(unsigned(grid)), int(block), int64_t(sharedBytes), \
-                                                            [=]() { kernel(__VA_ARGS__); }))
+    (void(stream), ::megagraph::kernels::cuda::shim::launch(#kernel, kernel, dim3(unsigned(grid)), int(block),         \
+                                                            int64_t(sharedBytes) __VA_OPT__(, ) __VA_ARGS__))
 #define MEGAGRAPH_LINE , int line = __builtin_LINE()
 
 #else
