@@ -104,7 +104,7 @@ typedef struct {
 } MegagraphCudaState;
 
 /// As EdgeGraph (kernels/edge_attention.h), plus the bias of an entry: entryClass [entries] with table [heads, classes], or
-/// entryBias [heads, entries]; all null = none. The self pair has class 0.
+/// entryBias [heads, entries]; all null = none. Self pairs have class selfClass (-1: no bias) and no entryBias.
 typedef struct {
     int64_t rows, keys, entries;
     const int64_t* indptr;             // [rows + 1]
@@ -112,15 +112,17 @@ typedef struct {
     const int64_t* transposedIndptr;   // [keys + 1], backward only
     const int32_t* transposedRows;     // [entries], backward only
     const int64_t* transposedEntries;  // [entries], backward only
-    int32_t selfKey;
-    int32_t classes;
+    int32_t selfKey, selfClass;
+    int32_t classes, headOffset;                // headOffset: global number of the first head, for dropout
     int64_t selfOffset, queryOffset, keyOffset;
+    const int32_t* keyNumbers;                  // [keys] global numbers of halo keys for dropout; null: keyOffset + key
     const uint8_t* entryClass;
     const float* table;
     const float* entryBias;
 } MegagraphCudaEdgeGraph;
 
-/// Gradients of the entry bias; each may be null. table [heads, classes] fp64 +=, entryBias [heads, entries] fp32 written.
+/// Gradients of the entry bias; each may be null. table [heads, classes] fp64 += (no bin is closed: sparse attention has no
+/// far pairs), entryBias [heads, entries] fp32 written.
 typedef struct {
     double* table;
     float* entryBias;
