@@ -73,22 +73,43 @@ struct DenseCall {
     int64_t scratchBytes;
 };
 
+enum EdgeKind : int32_t { kEdgePlain = 0, kEdgeValues = 1, kEdgeClasses = 2, kEdgeGt = 3 }; // as EdgeBiasKind
+
 struct EdgeCall {
-    int64_t rows, keys;
+    int64_t rows, keys, entries;
     const int64_t* indptr;
     const int32_t* indices;
     const int64_t* transposedIndptr;
     const int32_t* transposedRows;
+    const int64_t* transposedEntries;
     bool selfKey;
     int64_t selfOffset, queryOffset, keyOffset;
-    int32_t heads, dim;
+    const int32_t* keyNumbers; // null: keyOffset + key
+    int32_t heads, dim, headOffset, rowChunk;
     double scale;
     View q, k, v, dO;
     Mask mask;
+    // bias
+    EdgeKind kind;
+    const float* values; // [heads, entries]
+    const uint8_t* classes;
+    const float* table; // [heads, classCount]
+    int32_t classCount, selfClass;
+    const float* u; // [entries, heads, dim], null: ones
+    // forward; partial: o is the state's acc
     MutableView o;
     float* lse;
+    float* s; // [entries, heads, dim] or null
+    bool partial, first;
+    float *stateM, *stateL;
+    // backward
     const float *lseIn, *delta;
+    float* stats; // [rows, 2 heads]: lse in log2 units, delta; null: keys read lseIn and delta
     float *dq, *dk, *dv;
+    float* dValues;
+    double* tablePartials; // [tasks, heads, classCount]
+    const float* ds;
+    float* du;
 };
 /// Scratch of one slot, in floats; the carving order is the one of dense_forward.inc and dense_backward.inc.
 static inline int64_t forwardScratchFloats(const DenseCall& call)

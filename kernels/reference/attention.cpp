@@ -70,25 +70,6 @@ double denseKeep(const Dense& p, int32_t h, int64_t i, int64_t j)
     return keepFactor(p.dropout, p.headOffset + h, p.queryOffset + i, p.keyOffset + j);
 }
 
-std::vector<int64_t> keysOf(const Edges& p, int64_t n)
-{
-    std::vector<int64_t> keys;
-    for (int64_t e = p.indptr[size_t(n)]; e < p.indptr[size_t(n) + 1]; ++e)
-        keys.push_back(p.indices[size_t(e)]);
-    if (p.selfKey)
-        keys.push_back(p.selfOffset + n);
-    return keys;
-}
-
-std::vector<double> edgeRow(const Edges& p, const std::vector<int64_t>& keys, int64_t n, int32_t h, double& lse)
-{
-    std::vector<double> scores;
-    for (const int64_t key : keys)
-        scores.push_back(p.scale * dot(p.q, n, p.k, key, p.heads, h, p.dim));
-    lse = softmax(scores);
-    return scores;
-}
-
 } // namespace
 
 double keepFactor(const Dropout& dropout, int32_t head, int64_t row, int64_t column)
@@ -139,46 +120,6 @@ Gradients denseBackward(const Dense& p, const std::vector<double>& dO)
                 const uint8_t c = p.classes.empty() ? kMasked : p.classes[size_t(i * p.keys + j)];
                 if (c != kMasked && !p.table.empty())
                     g.table[size_t(h * p.classCount + c)] += dS;
-            }
-        }
-    }
-    return g;
-}
-
-Output edgeForward(const Edges& p)
-{
-    Output out{std::vector<double>(p.q.size(), 0.0), std::vector<double>(size_t(p.heads * p.rows), kNone)};
-    for (int64_t n = 0; n < p.rows; ++n) {
-        const std::vector<int64_t> keys = keysOf(p, n);
-        for (int32_t h = 0; h < p.heads; ++h) {
-            const std::vector<double> prob = edgeRow(p, keys, n, h, out.lse[size_t(h * p.rows + n)]);
-            for (size_t e = 0; e < keys.size(); ++e)
-                add(out.o, n, prob[e] * keepFactor(p.dropout, h, p.queryOffset + n, p.keyOffset + keys[e]), p.v, keys[e], p.heads, h,
-                    p.dim);
-        }
-    }
-    return out;
-}
-
-Gradients edgeBackward(const Edges& p, const std::vector<double>& dO)
-{
-    Gradients g{std::vector<double>(p.q.size(), 0.0), std::vector<double>(p.k.size(), 0.0), std::vector<double>(p.v.size(), 0.0), {}};
-    for (int64_t n = 0; n < p.rows; ++n) {
-        const std::vector<int64_t> keys = keysOf(p, n);
-        for (int32_t h = 0; h < p.heads; ++h) {
-            double lse = 0, delta = 0;
-            const std::vector<double> prob = edgeRow(p, keys, n, h, lse);
-            std::vector<double> dP(prob.size());
-            for (size_t e = 0; e < keys.size(); ++e) {
-                const double keep = keepFactor(p.dropout, h, p.queryOffset + n, p.keyOffset + keys[e]);
-                dP[e] = keep * dot(dO, n, p.v, keys[e], p.heads, h, p.dim);
-                delta += prob[e] * dP[e];
-                add(g.dv, keys[e], prob[e] * keep, dO, n, p.heads, h, p.dim);
-            }
-            for (size_t e = 0; e < keys.size(); ++e) {
-                const double dS = p.scale * prob[e] * (dP[e] - delta);
-                add(g.dq, n, dS, p.k, keys[e], p.heads, h, p.dim);
-                add(g.dk, keys[e], dS, p.q, n, p.heads, h, p.dim);
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracle of dense and sparse attention: fp64 loops over pairs, no tiles, no online softmax, no identities. Allocates,
+// The oracle of dense attention (sparse: edge_attention.h): fp64 loops over pairs, no tiles, no online softmax, no identities. Allocates,
 // one thread; for tests and accuracy reports only. Pure.
 #pragma once
 
@@ -29,20 +29,6 @@ struct Gradients {
 };
 Output denseForward(const Dense& problem);
 Gradients denseBackward(const Dense& problem, const std::vector<double>& dO);
-
-/// One sparse problem: entry e of row n is the pair (n, indices[e]); duplicates count twice; self keys as in EdgeGraph.
-struct Edges {
-    int64_t rows = 0, keys = 0, queryOffset = 0, keyOffset = 0, selfOffset = 0;
-    int32_t heads = 0, dim = 0;
-    bool selfKey = false;
-    double scale = 1.0;
-    std::vector<int64_t> indptr;
-    std::vector<int32_t> indices;
-    std::vector<double> q, k, v;
-    Dropout dropout;
-};
-Output edgeForward(const Edges& problem);
-Gradients edgeBackward(const Edges& problem, const std::vector<double>& dO);
 
 /// 0 or 65536 / (65536 - T) of one attention pair at global positions.
 double keepFactor(const Dropout& dropout, int32_t head, int64_t row, int64_t column);
