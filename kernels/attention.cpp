@@ -5,6 +5,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/mask.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -32,10 +33,27 @@ cpu::DenseCall describe(const AttentionShape& shape)
     call.dim = shape.dim;
     call.paddedDim = int32_t(roundUp(shape.dim, 4));
     call.wideDim = int32_t(roundUp(shape.dim, 16));
+    call.pairDim = int32_t(roundUp(shape.dim, 32));
     call.headOffset = shape.headOffset;
     call.kvSplits = shape.kvSplits;
     call.scale = shape.scale;
     return call;
+}
+
+/// Units of the scores. fp32: q carries the whole scale. Pairs: q is rounded to bf16, so it carries a sign and a power of two
+/// only, and the rest, a factor in [1, 2), meets the fp32 scores.
+void setUnits(cpu::DenseCall& call, bool pairs)
+{
+    const double scale = call.scale * 1.4426950408889634;
+    call.queryFactor = float(scale);
+    call.scoreFactor = 1.0f;
+    if (pairs && scale != 0) {
+        int exponent = 0;
+        const double fraction = std::frexp(std::fabs(scale), &exponent); // [0.5, 1)
+        call.queryFactor = float(std::copysign(std::ldexp(1.0, exponent - 1), scale));
+        call.scoreFactor = float(2 * fraction);
+    }
+    call.addendScale = 1.44269504088896341f / call.scoreFactor;
 }
 
 void addBias(cpu::DenseCall& call, const Bias& bias)
@@ -43,6 +61,7 @@ void addBias(cpu::DenseCall& call, const Bias& bias)
     const auto pointer = [](std::span<const int32_t> ids) { return ids.empty() ? nullptr : ids.data(); };
     call.hops = bias.hops;
     call.classes = bias.classes;
+    call.planeCount = planeCount(bias.hops);
     call.table = bias.table;
     call.queryComponent = pointer(bias.queryComponent);
     call.keyComponent = pointer(bias.keyComponent);
@@ -53,22 +72,45 @@ void addBias(cpu::DenseCall& call, const Bias& bias)
                   lists.rank.data(),    lists.tileStart.data(), lists.offsets.data(),   lists.blockStart.data(), lists.entries.data()};
 }
 
-cpu::View view(const HeadView<const float>& v)
+template <class T> cpu::DenseView view(const HeadView<const T>& v)
 {
     return {v.data, v.rowStride, v.headStride};
+}
+template <class T> constexpr Element elementOf()
+{
+    return sizeof(T) == sizeof(float) ? Element::Fp32 : Element::Bf16;
 }
 
 int64_t idBytes(const AttentionShape& shape)
 {
     return roundUp((blocks(shape.queries) + blocks(shape.keys)) * int64_t(sizeof(cpu::BlockIds)), 64);
 }
-int64_t packedFloats(const AttentionShape& shape)
+/// Packed K and V of one (head, key block).
+int64_t packedBlockBytes(const AttentionShape& shape, bool pairs)
 {
-    return int64_t(shape.heads) * blocks(shape.keys) * kTile * roundUp(shape.dim, 4);
+    const int64_t keyRow = pairs ? 2 * roundUp(shape.dim, 32) : 4 * roundUp(shape.dim, 4);
+    const int64_t valueRow = pairs ? 2 * roundUp(shape.dim, 16) : keyRow;
+    return kTile * (keyRow + valueRow);
 }
-int64_t splitFloats(const AttentionShape& shape)
+int64_t packedBytes(const AttentionShape& shape, bool pairs)
 {
-    return shape.kvSplits == 1 ? 0 : int64_t(shape.heads) * shape.kvSplits * blocks(shape.queries) * kTile * roundUp(shape.dim, 4);
+    return int64_t(shape.heads) * blocks(shape.keys) * packedBlockBytes(shape, pairs);
+}
+int64_t splitFloats(const AttentionShape& shape, bool pairs)
+{
+    if (shape.kvSplits == 1)
+        return 0;
+    return int64_t(shape.heads) * shape.kvSplits * blocks(shape.queries) * kTile * roundUp(shape.dim, pairs ? 16 : 4);
+}
+
+int64_t forwardBytes(const AttentionShape& shape, int32_t slots, bool pairs)
+{
+    return idBytes(shape) + packedBytes(shape, pairs) + slots * roundUp(4 * cpu::forwardScratchFloats(describe(shape), pairs), 64);
+}
+int64_t backwardBytes(const AttentionShape& shape, int32_t slots, bool pairs)
+{
+    return idBytes(shape) + 4 * splitFloats(shape, pairs) +
+           slots * roundUp(4 * cpu::backwardScratchFloats(describe(shape), pairs), 64);
 }
 
 unsigned char* placeIds(cpu::DenseCall& call, const AttentionShape& shape, void* workspace)
@@ -79,8 +121,9 @@ unsigned char* placeIds(cpu::DenseCall& call, const AttentionShape& shape, void*
     return at + idBytes(shape);
 }
 
-Result<Ok> checkInputs(const char* op, const AttentionShape& shape, const HeadView<const float>& q, const HeadView<const float>& k,
-                       const HeadView<const float>& v, const Bias& bias, const Dropout& dropout, const void* workspace)
+template <class T>
+Result<Ok> checkInputs(const char* op, const AttentionShape& shape, const HeadView<const T>& q, const HeadView<const T>& k,
+                       const HeadView<const T>& v, const Bias& bias, const Dropout& dropout, const void* workspace)
 {
     static const Result<Ok> forced = cpu::forcedKernels(); // a wrong name in the environment must not go unnoticed
     if (!forced.ok())
@@ -99,36 +142,50 @@ Result<Ok> checkInputs(const char* op, const AttentionShape& shape, const HeadVi
     return Ok{};
 }
 
+/// What all three ops put into a call.
+template <class T>
+cpu::DenseCall makeCall(const AttentionShape& shape, const HeadView<const T>& q, const HeadView<const T>& k, const HeadView<const T>& v,
+                        const Bias& bias, const Dropout& dropout)
+{
+    cpu::DenseCall call = describe(shape);
+    addBias(call, bias);
+    call.bf16 = elementOf<T>() == Element::Bf16;
+    call.q = view(q);
+    call.k = view(k);
+    call.v = view(v);
+    call.mask = cpu::makeMask(dropout);
+    return call;
+}
+
+/// Operands of a call: bf16 pairs if the set in use has them and the elements are bf16.
+const cpu::DenseKernels& chooseOperands(cpu::DenseCall& call, bool& pairs)
+{
+    const cpu::CpuKernels& set = cpu::kernels();
+    pairs = call.bf16 && set.pairs != nullptr;
+    setUnits(call, pairs);
+    return pairs ? *set.pairs : set.dense;
+}
+
 /// Forward and partial after all checks.
 void runForward(cpu::DenseCall& call, const AttentionShape& shape, void* workspace, const ParallelFor& parallel)
 {
-    const cpu::CpuKernels& set = cpu::kernels();
+    bool pairs = false;
+    const cpu::DenseKernels& dense = chooseOperands(call, pairs);
     unsigned char* at = placeIds(call, shape, workspace);
-    call.packedK = reinterpret_cast<float*>(at);
-    call.packedV = call.packedK + packedFloats(shape);
-    call.scratch = at + 8 * packedFloats(shape);
-    call.scratchBytes = roundUp(4 * cpu::forwardScratchFloats(call), 64);
-    set.denseIds(call);
-    parallel.run(int64_t(shape.heads) * blocks(shape.keys), [&](int64_t task, int32_t) { set.densePack(call, task); });
+    const int64_t keyBytes = int64_t(shape.heads) * blocks(shape.keys) * kTile * (pairs ? 2 * call.pairDim : 4 * call.paddedDim);
+    call.packedK = at;
+    call.packedV = at + keyBytes;
+    call.scratch = at + packedBytes(shape, pairs);
+    call.scratchBytes = roundUp(4 * cpu::forwardScratchFloats(call, pairs), 64);
+    dense.ids(call);
+    parallel.run(int64_t(shape.heads) * blocks(shape.keys), [&](int64_t task, int32_t) { dense.pack(call, task); });
     parallel.run(int64_t(shape.heads) * blocks(shape.queries),
-                 [&](int64_t task, int32_t slot) { set.denseForward(call, task, slot); });
+                 [&](int64_t task, int32_t slot) { dense.forward(call, task, slot); });
 }
 
-} // namespace
-
-int64_t attentionForwardWorkspace(const AttentionShape& shape, int32_t slots)
-{
-    return idBytes(shape) + 8 * packedFloats(shape) + slots * roundUp(4 * cpu::forwardScratchFloats(describe(shape)), 64);
-}
-
-int64_t attentionBackwardWorkspace(const AttentionShape& shape, int32_t slots)
-{
-    return idBytes(shape) + 4 * splitFloats(shape) + slots * roundUp(4 * cpu::backwardScratchFloats(describe(shape)), 64);
-}
-
-Result<Ok> attentionForward(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
-                            const Bias& bias, const Dropout& dropout, HeadView<float> o, float* lse, void* workspace,
-                            const ParallelFor& parallel)
+template <class T>
+Result<Ok> forward(const AttentionShape& shape, HeadView<const T> q, HeadView<const T> k, HeadView<const T> v, const Bias& bias,
+                   const Dropout& dropout, HeadView<T> o, float* lse, void* workspace, const ParallelFor& parallel)
 {
     const char* op = "attentionForward";
     MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
@@ -136,21 +193,16 @@ Result<Ok> attentionForward(const AttentionShape& shape, HeadView<const float> q
     MEGAGRAPH_TRY(std::ignore, checkPointer(op, "lse", lse, shape.queries * shape.heads));
     if (shape.queries == 0 || shape.heads == 0)
         return Ok{};
-    cpu::DenseCall call = describe(shape);
-    addBias(call, bias);
-    call.q = view(q);
-    call.k = view(k);
-    call.v = view(v);
-    call.mask = cpu::makeMask(dropout);
+    cpu::DenseCall call = makeCall(shape, q, k, v, bias, dropout);
     call.o = {o.data, o.rowStride, o.headStride};
     call.lse = lse;
     runForward(call, shape, workspace, parallel);
     return Ok{};
 }
 
-Result<Ok> attentionPartial(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
-                            const Bias& bias, const Dropout& dropout, bool first, AttentionState state, void* workspace,
-                            const ParallelFor& parallel)
+template <class T>
+Result<Ok> partial(const AttentionShape& shape, HeadView<const T> q, HeadView<const T> k, HeadView<const T> v, const Bias& bias,
+                   const Dropout& dropout, bool first, AttentionState state, void* workspace, const ParallelFor& parallel)
 {
     const char* op = "attentionPartial";
     MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
@@ -159,12 +211,7 @@ Result<Ok> attentionPartial(const AttentionShape& shape, HeadView<const float> q
     MEGAGRAPH_TRY(std::ignore, checkPointer(op, "state acc", state.acc, shape.queries * shape.heads * shape.dim));
     if (shape.queries == 0 || shape.heads == 0)
         return Ok{};
-    cpu::DenseCall call = describe(shape);
-    addBias(call, bias);
-    call.q = view(q);
-    call.k = view(k);
-    call.v = view(v);
-    call.mask = cpu::makeMask(dropout);
+    cpu::DenseCall call = makeCall(shape, q, k, v, bias, dropout);
     call.partial = true;
     call.first = first;
     call.stateM = state.m;
@@ -172,6 +219,98 @@ Result<Ok> attentionPartial(const AttentionShape& shape, HeadView<const float> q
     call.stateAcc = state.acc;
     runForward(call, shape, workspace, parallel);
     return Ok{};
+}
+
+template <class T>
+void finish(int64_t queries, int32_t heads, int32_t dim, const AttentionState& state, const HeadView<T>& o, float* lse)
+{
+    for (int32_t h = 0; h < heads; ++h) {
+        for (int64_t i = 0; i < queries; ++i) {
+            const float l = state.l[h * queries + i];
+            const bool empty = l == 0.0f;
+            const float factor = empty ? 0.0f : 1.0f / l;
+            lse[h * queries + i] = empty ? -std::numeric_limits<float>::infinity()
+                                         : 0.693147180559945309f * (state.m[h * queries + i] + std::log2(l));
+            const float* acc = state.acc + (i * heads + h) * dim;
+            T* row = o.row(i, h);
+            for (int32_t c = 0; c < dim; ++c) {
+                const float value = empty ? 0.0f : acc[c] * factor;
+                if constexpr (elementOf<T>() == Element::Bf16)
+                    row[c] = toBfloat16(value);
+                else
+                    row[c] = value;
+            }
+        }
+    }
+}
+
+template <class T> void rowProducts(const HeadView<const T>& o, const HeadView<const T>& dO, float* delta)
+{
+    for (int32_t h = 0; h < o.heads; ++h) {
+        for (int64_t i = 0; i < o.rows; ++i) {
+            const T *x = o.row(i, h), *y = dO.row(i, h);
+            double sum = 0;
+            for (int32_t c = 0; c < o.dim; ++c)
+                sum += double(toFloat(x[c])) * double(toFloat(y[c]));
+            delta[h * o.rows + i] = float(sum);
+        }
+    }
+}
+
+void runBackward(cpu::DenseCall& call, const AttentionShape& shape, void* workspace, const ParallelFor& parallel)
+{
+    bool pairs = false;
+    const cpu::DenseKernels& dense = chooseOperands(call, pairs);
+    unsigned char* at = placeIds(call, shape, workspace);
+    call.splitDq = reinterpret_cast<float*>(at);
+    call.scratch = at + 4 * splitFloats(shape, pairs);
+    call.scratchBytes = roundUp(4 * cpu::backwardScratchFloats(call, pairs), 64);
+    dense.ids(call);
+    parallel.run(int64_t(shape.heads) * shape.kvSplits, [&](int64_t task, int32_t slot) { dense.backward(call, task, slot); });
+    if (shape.kvSplits > 1)
+        parallel.run(int64_t(shape.heads) * blocks(shape.queries), [&](int64_t task, int32_t) { dense.reduce(call, task); });
+}
+
+template <class T>
+Result<Ok> backward(const AttentionShape& shape, HeadView<const T> q, HeadView<const T> k, HeadView<const T> v, HeadView<const T> dO,
+                    const float* lse, const float* delta, const Bias& bias, const Dropout& dropout, float* dq, float* dk, float* dv,
+                    double* tablePartials, void* workspace, const ParallelFor& parallel)
+{
+    const char* op = "attentionBackward";
+    const int64_t wide = int64_t(shape.heads) * shape.dim;
+    MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
+    MEGAGRAPH_TRY(std::ignore, checkView(op, "dO", dO, shape.queries, shape.heads, shape.dim));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "lse", lse, shape.queries * shape.heads));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "delta", delta, shape.queries * shape.heads));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dq", dq, shape.queries * wide));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dk", dk, shape.keys * wide));
+    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dv", dv, shape.keys * wide));
+    if (shape.queries == 0 || shape.keys == 0 || shape.heads == 0)
+        return Ok{};
+    cpu::DenseCall call = makeCall(shape, q, k, v, bias, dropout);
+    call.dO = view(dO);
+    call.lseIn = lse;
+    call.delta = delta;
+    call.dq = dq;
+    call.dk = dk;
+    call.dv = dv;
+    call.tablePartials = bias.table != nullptr ? tablePartials : nullptr;
+    runBackward(call, shape, workspace, parallel);
+    return Ok{};
+}
+
+} // namespace
+
+int64_t attentionForwardWorkspace(const AttentionShape& shape, int32_t slots, Element element)
+{
+    const int64_t wide = forwardBytes(shape, slots, false);
+    return element == Element::Fp32 ? wide : std::max(wide, forwardBytes(shape, slots, true));
+}
+
+int64_t attentionBackwardWorkspace(const AttentionShape& shape, int32_t slots, Element element)
+{
+    const int64_t wide = backwardBytes(shape, slots, false);
+    return element == Element::Fp32 ? wide : std::max(wide, backwardBytes(shape, slots, true));
 }
 
 void attentionCombine(int64_t queries, int32_t heads, int32_t dim, AttentionState a, AttentionState b)
@@ -193,33 +332,28 @@ void attentionCombine(int64_t queries, int32_t heads, int32_t dim, AttentionStat
     }
 }
 
+Result<Ok> attentionForward(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
+                            const Bias& bias, const Dropout& dropout, HeadView<float> o, float* lse, void* workspace,
+                            const ParallelFor& parallel)
+{
+    return forward<float>(shape, q, k, v, bias, dropout, o, lse, workspace, parallel);
+}
+
+Result<Ok> attentionPartial(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
+                            const Bias& bias, const Dropout& dropout, bool first, AttentionState state, void* workspace,
+                            const ParallelFor& parallel)
+{
+    return partial<float>(shape, q, k, v, bias, dropout, first, state, workspace, parallel);
+}
+
 void attentionFinish(int64_t queries, int32_t heads, int32_t dim, AttentionState state, HeadView<float> o, float* lse)
 {
-    for (int32_t h = 0; h < heads; ++h) {
-        for (int64_t i = 0; i < queries; ++i) {
-            const float l = state.l[h * queries + i];
-            const bool empty = l == 0.0f;
-            const float factor = empty ? 0.0f : 1.0f / l;
-            lse[h * queries + i] = empty ? -std::numeric_limits<float>::infinity()
-                                         : 0.693147180559945309f * (state.m[h * queries + i] + std::log2(l));
-            const float* acc = state.acc + (i * heads + h) * dim;
-            for (int32_t c = 0; c < dim; ++c)
-                o.row(i, h)[c] = empty ? 0.0f : acc[c] * factor;
-        }
-    }
+    finish<float>(queries, heads, dim, state, o, lse);
 }
 
 void attentionDelta(HeadView<const float> o, HeadView<const float> dO, float* delta)
 {
-    for (int32_t h = 0; h < o.heads; ++h) {
-        for (int64_t i = 0; i < o.rows; ++i) {
-            const float *x = o.row(i, h), *y = dO.row(i, h);
-            double sum = 0;
-            for (int32_t c = 0; c < o.dim; ++c)
-                sum += double(x[c]) * double(y[c]);
-            delta[h * o.rows + i] = float(sum);
-        }
-    }
+    rowProducts<float>(o, dO, delta);
 }
 
 Result<Ok> attentionBackward(const AttentionShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
@@ -227,40 +361,39 @@ Result<Ok> attentionBackward(const AttentionShape& shape, HeadView<const float> 
                              const Dropout& dropout, float* dq, float* dk, float* dv, double* tablePartials, void* workspace,
                              const ParallelFor& parallel)
 {
-    const char* op = "attentionBackward";
-    const int64_t wide = int64_t(shape.heads) * shape.dim;
-    MEGAGRAPH_TRY(std::ignore, checkInputs(op, shape, q, k, v, bias, dropout, workspace));
-    MEGAGRAPH_TRY(std::ignore, checkView(op, "dO", dO, shape.queries, shape.heads, shape.dim));
-    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "lse", lse, shape.queries * shape.heads));
-    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "delta", delta, shape.queries * shape.heads));
-    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dq", dq, shape.queries * wide));
-    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dk", dk, shape.keys * wide));
-    MEGAGRAPH_TRY(std::ignore, checkPointer(op, "dv", dv, shape.keys * wide));
-    if (shape.queries == 0 || shape.keys == 0 || shape.heads == 0)
-        return Ok{};
-    cpu::DenseCall call = describe(shape);
-    addBias(call, bias);
-    call.q = view(q);
-    call.k = view(k);
-    call.v = view(v);
-    call.dO = view(dO);
-    call.mask = cpu::makeMask(dropout);
-    call.lseIn = lse;
-    call.delta = delta;
-    call.dq = dq;
-    call.dk = dk;
-    call.dv = dv;
-    call.tablePartials = bias.table != nullptr ? tablePartials : nullptr;
-    const cpu::CpuKernels& set = cpu::kernels();
-    unsigned char* at = placeIds(call, shape, workspace);
-    call.splitDq = reinterpret_cast<float*>(at);
-    call.scratch = at + 4 * splitFloats(shape);
-    call.scratchBytes = roundUp(4 * cpu::backwardScratchFloats(call), 64);
-    set.denseIds(call);
-    parallel.run(int64_t(shape.heads) * shape.kvSplits, [&](int64_t task, int32_t slot) { set.denseBackward(call, task, slot); });
-    if (shape.kvSplits > 1)
-        parallel.run(int64_t(shape.heads) * blocks(shape.queries), [&](int64_t task, int32_t) { set.denseReduce(call, task); });
-    return Ok{};
+    return backward<float>(shape, q, k, v, dO, lse, delta, bias, dropout, dq, dk, dv, tablePartials, workspace, parallel);
+}
+
+Result<Ok> attentionForward(const AttentionShape& shape, HeadView<const Bfloat16> q, HeadView<const Bfloat16> k, HeadView<const Bfloat16> v,
+                            const Bias& bias, const Dropout& dropout, HeadView<Bfloat16> o, float* lse, void* workspace,
+                            const ParallelFor& parallel)
+{
+    return forward<Bfloat16>(shape, q, k, v, bias, dropout, o, lse, workspace, parallel);
+}
+
+Result<Ok> attentionPartial(const AttentionShape& shape, HeadView<const Bfloat16> q, HeadView<const Bfloat16> k, HeadView<const Bfloat16> v,
+                            const Bias& bias, const Dropout& dropout, bool first, AttentionState state, void* workspace,
+                            const ParallelFor& parallel)
+{
+    return partial<Bfloat16>(shape, q, k, v, bias, dropout, first, state, workspace, parallel);
+}
+
+void attentionFinish(int64_t queries, int32_t heads, int32_t dim, AttentionState state, HeadView<Bfloat16> o, float* lse)
+{
+    finish<Bfloat16>(queries, heads, dim, state, o, lse);
+}
+
+void attentionDelta(HeadView<const Bfloat16> o, HeadView<const Bfloat16> dO, float* delta)
+{
+    rowProducts<Bfloat16>(o, dO, delta);
+}
+
+Result<Ok> attentionBackward(const AttentionShape& shape, HeadView<const Bfloat16> q, HeadView<const Bfloat16> k, HeadView<const Bfloat16> v,
+                             HeadView<const Bfloat16> dO, const float* lse, const float* delta, const Bias& bias,
+                             const Dropout& dropout, float* dq, float* dk, float* dv, double* tablePartials, void* workspace,
+                             const ParallelFor& parallel)
+{
+    return backward<Bfloat16>(shape, q, k, v, dO, lse, delta, bias, dropout, dq, dk, dv, tablePartials, workspace, parallel);
 }
 
 void tableGradient(int32_t heads, int32_t kvSplits, int32_t classes, const double* partials, double* summed)

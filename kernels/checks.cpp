@@ -51,7 +51,7 @@ Result<Ok> checkQueryBlock(const char* op, const Bias& bias, int64_t block)
                                    " stored; rebuild the lists.");
         const int64_t offset = lists.offsets[tile++], room = end - begin - offset;
         if (kind == int(TileKind::Const) ? offset >= bias.classes
-            : kind == int(TileKind::Dense) ? room < kTile * kTile / 2
+            : kind == int(TileKind::Dense) ? room < 256 * planeCount(bias.hops)
                                            : room < 1 || room < 1 + lists.entries[begin + offset])
             return invalid(op, place + ": key block " + std::to_string(keyBlock) + ": offset or class " +
                                    std::to_string(offset) + " outside the storage; rebuild the lists.");

@@ -83,9 +83,19 @@ class ForkJoinFor final : public ParallelFor {
 };
 
 constexpr int32_t kTile = 64;     // 64 query rows x 64 keys
-constexpr uint8_t kMaskedCode = 255; // in decoded class tiles only; otherwise code B
 
 enum class TileKind : uint8_t { Base = 0, List = 1, Dense = 2, Const = 3 };
+
+/// Bit planes per tile of policy `planes` (and of Dense tiles): codes 0..K and a base code.
+constexpr int32_t planeCount(int32_t hops)
+{
+    int32_t planes = 1;
+    while ((1 << planes) < hops + 2)
+        ++planes;
+    return planes;
+}
+constexpr int32_t kMostListHops = 15;  // the class of a list entry has 4 bits
+constexpr int32_t kMostPlaneHops = 27; // 32 codes with the masked one
 
 /// Distance structure of (own query rows) x (one key interval), policy `lists` (models design, 2.3). Spans into storage
 /// that the owner (kernels/graph TileLists) keeps. Query block i covers rows q0 + 64 i ..., key block j covers keys k0 + 64 j.
@@ -94,7 +104,7 @@ enum class TileKind : uint8_t { Base = 0, List = 1, Dense = 2, Const = 3 };
 ///   blockStart[query block]; for Const its class. rank[qb * rankStride + kb / 256] = touched tiles before that checkpoint,
 ///   counted from the first tile of the query block; tileStart[qb] = index of the block's first touched tile in `offsets`.
 /// entries: List: uint16 = row(6) << 10 | col(6) << 4 | class(4), sorted; the list's length is its first uint16.
-///   Dense: 4096 bytes of class codes row-major (0..K, or 255 = base) stored as 2048 uint16.
+///   Dense: the planeCount(K) bit planes of the tile as in TilePlanesView, 512 bytes each, not aligned.
 struct TileListsView {
     int64_t queryBlocks = 0, keyBlocks = 0, mapStride = 0, rankStride = 0;
     std::span<const uint8_t> map;
@@ -105,15 +115,53 @@ struct TileListsView {
     std::span<const uint16_t> entries;
 };
 
+/// Policies `planes` and `strips`: tile t has w = `planes` bit planes of 64 words, words[(t w + p) 64 + row]; bit c of a word is
+/// bit p of the code of pair (row, column c). Codes 0..K are hops; every code above K is a base pair (builders write all bits).
+/// t = tileFirst[query block] + key block - keyBlockBegin[query block]; a key block outside [begin, end) has base pairs only.
+/// The three range arrays may be empty (all of them): t = query block * keyBlocks + key block.
+struct TilePlanesView {
+    int64_t queryBlocks = 0, keyBlocks = 0;
+    int32_t planes = 0;
+    std::span<const uint64_t> words;
+    std::span<const int64_t> tileFirst;                     // [queryBlocks]
+    std::span<const int32_t> keyBlockBegin, keyBlockEnd;    // [queryBlocks]
+};
+
+/// Where the near pairs of a Bias are stored. `strips` are planes of at most 512 query rows (kernels/strips.h).
+enum class BiasStorage : uint8_t { Lists = 0, Planes = 1 };
+
+/// Pairs with an edge value, on the tile grid of the bias (models design, 2.3). Tiles of query block i are
+/// [blockStart[i], blockStart[i + 1]), ascending by key block; a tile's pairs are positions[first .. first + count), sorted,
+/// row(6) << 6 | column(6), no pair twice.
+struct EdgeTile {
+    uint32_t keyBlock, count;
+    int64_t first;
+};
+struct EdgeTilesView {
+    int64_t queryBlocks = 0, keyBlocks = 0;
+    std::span<const int64_t> blockStart; // [queryBlocks + 1]
+    std::span<const EdgeTile> tiles;
+    std::span<const uint16_t> positions; // [E]
+};
+/// Edge encoding of dense attention: s_hij += values[h, e] at the pair of position e. No values: off.
+struct EdgeValues {
+    EdgeTilesView tiles;
+    const float* values = nullptr; // [H, E] in the order of positions
+    float* gradient = nullptr;     // [H, E], backward: += dS at the pairs; null = not wanted
+};
+
 /// Learned topology bias of dense attention: s_hij = scale q.k + table[h, class(i,j)].
 /// Classes: 0..K hops (0 = same node), K+1 far, K+2 unreachable, K+3 token; masked pairs are -inf and not learned.
 /// table [H, B] fp32 is b' = b - b[far] per head, so far pairs need no work (`far` entry is 0).
 struct Bias {
     int32_t hops = 0, classes = 0;        // K, B = K + 4
-    const float* table = nullptr;         // [H, B]; null = no bias at all (every pair base, no lists needed)
+    const float* table = nullptr;         // [H, B]; null = no bias at all (every pair base, no storage needed)
     std::span<const int32_t> queryComponent, keyComponent; // component per token, -1 = graph token; sizes n_q, n_k
     std::span<const int32_t> querySegment, keySegment;     // packs only; empty = one segment
     TileListsView lists;                  // may have zero query blocks when table is null
+    BiasStorage storage = BiasStorage::Lists;
+    TilePlanesView planes;                // storage Planes
+    EdgeValues edges;                     // optional; independent of the storage
 };
 
 /// Counter-based dropout on attention probabilities (models design, 3.3). p = 0: off.

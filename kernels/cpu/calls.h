@@ -20,6 +20,15 @@ struct MutableView {
     float* data;
     int64_t rowStride, headStride;
 };
+/// The same for dense attention, whose elements are fp32 or bf16 (DenseCall::bf16).
+struct DenseView {
+    const void* data;
+    int64_t rowStride, headStride;
+};
+struct MutableDenseView {
+    void* data;
+    int64_t rowStride, headStride;
+};
 
 /// Raw form of TileListsView (kernels/types.h).
 struct Lists {
@@ -47,17 +56,21 @@ struct DenseCall {
     int64_t queries, keys, queryOffset, keyOffset;
     int32_t heads, dim, paddedDim, headOffset; // paddedDim: dim rounded up to 4
     int32_t wideDim;                           // dim rounded up to 16: rows of the backward's vector operands
+    int32_t pairDim;                           // dim rounded up to 32: rows of bf16 operands
     int32_t kvSplits;
     double scale;
-    View q, k, v, dO;
+    bool bf16;                                 // elements of q, k, v, dO and o
+    // log2 units of a score: queryFactor is multiplied into q, scoreFactor (> 0) into q'.k + addend, addends carry addendScale
+    float queryFactor, scoreFactor, addendScale;
+    DenseView q, k, v, dO;
     // bias; table null = every allowed pair is base and adds nothing
-    int32_t hops, classes;
+    int32_t hops, classes, planeCount;
     const float* table; // [heads, classes]
     const int32_t *queryComponent, *keyComponent, *querySegment, *keySegment; // null = one component, one segment
     Lists lists;
     Mask mask;
     // forward and partial
-    MutableView o;
+    MutableDenseView o;
     float* lse;
     float *stateM, *stateL, *stateAcc;
     bool partial, first;
@@ -66,9 +79,9 @@ struct DenseCall {
     float *dq, *dk, *dv;
     double* tablePartials;
     // workspace
-    float *packedK, *packedV;      // forward: [heads, key blocks * 64, paddedDim]
+    unsigned char *packedK, *packedV; // forward: per (head, key block), laid out by the set's operands
     BlockIds *queryIds, *keyIds;   // [blocks]
-    float* splitDq;                // backward with kvSplits > 1: [heads * kvSplits, query blocks, paddedDim, 64]
+    float* splitDq;                // backward with kvSplits > 1: [heads * kvSplits, query blocks, rows of dQ^T, 64]
     unsigned char* scratch;        // slots * scratchBytes, 64-byte aligned
     int64_t scratchBytes;
 };
@@ -111,17 +124,23 @@ struct EdgeCall {
     const float* ds;
     float* du;
 };
-/// Scratch of one slot, in floats; the carving order is the one of dense_forward.inc and dense_backward.inc.
-static inline int64_t forwardScratchFloats(const DenseCall& call)
+/// Scratch of one slot, in floats; the carving order is the one of dense_forward.inc and dense_backward.inc. `pairs`: the
+/// operands are bf16 pairs (dense_pairs.inc), else fp32 (dense_fp32.inc).
+static inline int64_t forwardScratchFloats(const DenseCall& call, bool pairs)
 {
-    const int64_t panels = int64_t(kBlock) * (2 * call.paddedDim + kBlock + 3); // Q^T, O^T, S^T; m, l, alpha
-    return panels + kBlock * kBlock / 4 + kMaxCodes;                            // class codes (bytes), table
+    const int64_t shared = kBlock * (kBlock + 3) + kBlock * kBlock / 4 + kMaxCodes; // S^T; m, l, alpha; class codes, table
+    if (pairs)
+        return shared + int64_t(kBlock) * (call.pairDim / 2 + call.wideDim + kBlock / 2); // Q^T, O^T, P^T
+    return shared + int64_t(kBlock) * 2 * call.paddedDim;                                 // Q^T, O^T
 }
-static inline int64_t backwardScratchFloats(const DenseCall& call)
+static inline int64_t backwardScratchFloats(const DenseCall& call, bool pairs)
 {
-    const int64_t rows = (call.queries + kBlock - 1) / kBlock * kBlock;
-    const int64_t perRow = 2 * call.paddedDim + 2 * call.wideDim + 2 + (call.kvSplits == 1 ? call.paddedDim : 0);
-    const int64_t tile = int64_t(kBlock) * (2 * call.paddedDim + 2 * call.wideDim + 2 * kBlock);
+    const int64_t rows = (call.queries + kBlock - 1) / kBlock * kBlock, padded = call.paddedDim, wide = call.wideDim;
+    const int64_t half = call.pairDim / 2; // floats in a row of pairDim bf16
+    const int64_t operands = pairs ? 2 * half + wide : 2 * padded + 2 * wide; // Q and dO, by columns and by rows
+    const int64_t perRow = operands + 2 + (call.kvSplits > 1 ? 0 : pairs ? wide : padded);
+    const int64_t keys = pairs ? 2 * half + wide / 2 : 2 * padded; // K, V
+    const int64_t tile = int64_t(kBlock) * (keys + 2 * wide + 2 * kBlock + (pairs ? 3 * kBlock / 2 : 0));
     return rows * perRow + tile + kBlock * kBlock / 4 + kMaxCodes + 2 * kMaxCodes; // codes, table, table sums (fp64)
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace megagraph::kernels {
@@ -12,7 +13,7 @@ namespace {
 constexpr int64_t kSources = 512; // bit lanes of one search: 8 query blocks
 constexpr int64_t kWords = kSources / 64;
 constexpr int64_t kCheckpoint = 256;        // key blocks per rank checkpoint
-constexpr int64_t kDenseUnits = 64 * 64 / 2; // uint16 units of a dense tile
+constexpr int64_t kPlaneUnits = 64 * 64 / 16; // uint16 units of one plane of a dense tile
 constexpr int32_t kMostHops = 15;           // class code of a list entry has 4 bits
 
 /// Frontiers of one truncated search from up to 512 neighbouring sources: plane t holds, per node, the sources at distance t.
@@ -95,7 +96,7 @@ Verdict judge(const TileBits& tile, size_t levels, int64_t allPairs)
         if (tile.pairs[t] == allPairs)
             return {TileKind::Const, int32_t(t)};
     }
-    return {tile.near + 1 > kDenseUnits ? TileKind::Dense : TileKind::List, 0};
+    return {tile.near + 1 > kPlaneUnits * planeCount(int32_t(levels) - 1) ? TileKind::Dense : TileKind::List, 0};
 }
 
 /// Entries sorted by (row, col): columns come in order, so a stable count by row is enough.
@@ -123,19 +124,24 @@ void appendList(const TileBits& tile, size_t levels, int64_t keys, std::vector<u
     }
 }
 
+/// Planes as in TilePlanesView; pairs without a class have all bits.
 void appendDense(const TileBits& tile, size_t levels, int64_t keys, std::vector<uint16_t>& out)
 {
-    std::array<uint8_t, 64 * 64> codes;
-    codes.fill(kMaskedCode); // 255 = the pair's base class
+    const auto planes = size_t(planeCount(int32_t(levels) - 1));
+    std::vector<uint64_t> words(planes * 64, ~uint64_t(0));
     for (size_t t = 0; t < levels; ++t) {
         for (int64_t c = 0; c < keys; ++c) {
-            for (uint64_t rest = tile.bits[t][size_t(c)]; rest != 0; rest &= rest - 1)
-                codes[size_t(std::countr_zero(rest)) * 64 + size_t(c)] = uint8_t(t);
+            for (uint64_t rest = tile.bits[t][size_t(c)]; rest != 0; rest &= rest - 1) {
+                for (size_t p = 0; p < planes; ++p) {
+                    if ((t >> p & 1) == 0)
+                        words[p * 64 + size_t(std::countr_zero(rest))] &= ~(uint64_t(1) << c);
+                }
+            }
         }
     }
     const size_t base = out.size();
-    out.resize(base + size_t(kDenseUnits));
-    std::copy(codes.begin(), codes.end(), reinterpret_cast<uint8_t*>(out.data() + base));
+    out.resize(base + words.size() * 4);
+    std::memcpy(out.data() + base, words.data(), words.size() * 8);
 }
 
 Result<Ok> check(CsrView graph, int32_t hops, int64_t begin, int64_t end, std::span<const int64_t> cuts)

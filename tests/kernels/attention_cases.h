@@ -199,7 +199,8 @@ inline std::unique_ptr<ListStorage> buildLists(const World& w, int64_t q0, int64
         for (int64_t bj = 0; bj < kb; ++bj) {
             if (bj % 256 == 0)
                 s->rank[size_t(bi * rankStride + bj / 256)] = uint32_t(int64_t(s->offsets.size()) - s->tileStart.back());
-            std::vector<uint16_t> list, dense(2048, 0xFFFF);
+            const int32_t planes = planeCount(w.hops);
+            std::vector<uint16_t> list, dense(size_t(planes) * 256, 0xFFFF);
             bool constant = true;
             int first = -1;
             for (int64_t r = 0; r < 64 && q0 + bi * 64 + r < q1; ++r) {
@@ -210,7 +211,10 @@ inline std::unique_ptr<ListStorage> buildLists(const World& w, int64_t q0, int64
                     if (code > w.hops)
                         continue;
                     list.push_back(uint16_t(r << 10 | c << 4 | code));
-                    reinterpret_cast<uint8_t*>(dense.data())[r * 64 + c] = code;
+                    for (int32_t p = 0; p < planes; ++p) {
+                        if ((code >> p & 1) == 0)
+                            dense[size_t(p * 256 + r * 4 + c / 16)] &= uint16_t(~(1u << c % 16));
+                    }
                 }
             }
             if (list.empty()) {

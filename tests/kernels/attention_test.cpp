@@ -558,8 +558,9 @@ TEST(AttentionDeathTest, UnknownForcedSetIsRefused)
         setenv("MEGAGRAPH_CPU_KERNELS", "sse9", 1);
         AttentionShape shape;
         shape.dim = 8;
-        const auto done = attentionForward(shape, {nullptr, 0, 0, 8, 0, 0}, {nullptr, 0, 0, 8, 0, 0}, {nullptr, 0, 0, 8, 0, 0}, {}, {},
-                                           {nullptr, 0, 0, 8, 0, 0}, nullptr, nullptr, SerialFor());
+        const HeadView<const float> none{nullptr, 0, 0, 8, 0, 0};
+        const auto done = attentionForward(shape, none, none, none, {}, {}, HeadView<float>{nullptr, 0, 0, 8, 0, 0}, nullptr, nullptr,
+                                           SerialFor());
         std::fputs(done.ok() ? "ran" : done.error().message.c_str(), stderr);
         std::_Exit(done.ok() ? 0 : 3);
     };

@@ -54,8 +54,9 @@ Csr ring(int64_t n)
 }
 
 /// Class of each pair out of the lists: 255 where the pair has its base class.
-std::vector<uint8_t> decode(const TileLists& lists, int64_t rows, int64_t keys)
+std::vector<uint8_t> decode(const TileLists& lists, int32_t hops, int64_t rows, int64_t keys)
 {
+    const int32_t planes = planeCount(hops);
     std::vector<uint8_t> out(size_t(rows * keys), 255);
     const TileListsView view = lists.view();
     for (int64_t qb = 0; qb < view.queryBlocks; ++qb) {
@@ -81,8 +82,13 @@ std::vector<uint8_t> decode(const TileLists& lists, int64_t rows, int64_t keys)
                     put(entries[i] >> 10, entries[i] >> 4 & 63, entries[i] & 15);
                 }
             } else {
-                for (int64_t p = 0; p < 64 * 64; ++p)
-                    put(p / 64, p % 64, kind == TileKind::Const ? uint8_t(offset) : reinterpret_cast<const uint8_t*>(entries)[p]);
+                for (int64_t at64 = 0; at64 < 64 * 64; ++at64) {
+                    const int64_t r = at64 / 64, c = at64 % 64;
+                    int code = kind == TileKind::Const ? int(offset) : 0;
+                    for (int32_t p = 0; kind == TileKind::Dense && p < planes; ++p)
+                        code |= (entries[p * 256 + r * 4 + c / 16] >> c % 16 & 1) << p;
+                    put(r, c, code > hops ? uint8_t(255) : uint8_t(code));
+                }
             }
         }
         EXPECT_EQ(at, view.tileStart[size_t(qb) + 1]);
@@ -97,7 +103,7 @@ void expectLists(const Csr& graph, int32_t hops, int64_t begin, int64_t end, con
     int64_t near = 0;
     for (size_t c = 0; c + 1 < cuts.size(); ++c) {
         const int64_t keys = cuts[c + 1] - cuts[c];
-        const auto decoded = decode((*lists)[c], end - begin, keys);
+        const auto decoded = decode((*lists)[c], hops, end - begin, keys);
         for (int64_t q = begin; q < end; ++q) {
             std::vector<uint8_t> expected(size_t(graph.view().nodes) + 1, uint8_t(hops + 1));
             if (q < graph.view().nodes) {
