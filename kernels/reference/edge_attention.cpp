@@ -109,7 +109,7 @@ void addPair(const Edges& p, const std::vector<double>& ds, int64_t n, const Pai
 
 EdgeOutput edgeForward(const Edges& p)
 {
-    EdgeOutput out{std::vector<double>(p.q.size(), 0.0), std::vector<double>(size_t(p.heads * p.rows), kNone),
+    EdgeOutput out{{std::vector<double>(p.q.size(), 0.0), std::vector<double>(size_t(p.heads * p.rows), kNone)},
                    std::vector<double>(p.u.size(), 0.0)};
     for (int64_t n = 0; n < p.rows; ++n) {
         const std::vector<Pair> pairs = pairsOf(p, n);
@@ -130,9 +130,8 @@ EdgeOutput edgeForward(const Edges& p)
 
 EdgeGradients edgeBackward(const Edges& p, const std::vector<double>& dO, const std::vector<double>& ds)
 {
-    EdgeGradients g{std::vector<double>(p.q.size(), 0.0),     std::vector<double>(p.k.size(), 0.0),
-                    std::vector<double>(p.v.size(), 0.0),     std::vector<double>(p.w.size(), 0.0),
-                    std::vector<double>(p.table.size(), 0.0), std::vector<double>(p.u.size(), 0.0)};
+    const auto zeros = [](const std::vector<double>& like) { return std::vector<double>(like.size(), 0.0); };
+    EdgeGradients g{{zeros(p.q), zeros(p.k), zeros(p.v), zeros(p.table)}, zeros(p.w), zeros(p.u)};
     for (int64_t n = 0; n < p.rows; ++n) {
         const std::vector<Pair> pairs = pairsOf(p, n);
         for (int32_t h = 0; h < p.heads; ++h) {

@@ -26,12 +26,12 @@ struct Edges {
     int32_t classCount = 0, selfClass = -1;
     Dropout dropout;
 };
-struct EdgeOutput {
-    std::vector<double> o, lse; // [rows, H, d_h], [H, rows] natural log, GT: with the 1e-6
-    std::vector<double> s;      // GT with u: [E, H, d_h]
+/// o [rows, H, d_h]; lse [H, rows] natural log, GT: with the 1e-6.
+struct EdgeOutput : Output {
+    std::vector<double> s; // GT with u: [E, H, d_h]
 };
-struct EdgeGradients {
-    std::vector<double> dq, dk, dv, dw, table, du;
+struct EdgeGradients : Gradients {
+    std::vector<double> dw, du;
 };
 EdgeOutput edgeForward(const Edges& problem);
 /// ds [E, H, d_h]: gradient of the s that left forward; empty: none.
