@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of sparse attention over the entries of a CSR graph (layout of warps: edge_params.cuh). Online softmax as in
-// FlashAttention-2 (arXiv 2307.08691) over two entries per group at a time; backward goes by row (dq, gradients of the bias),
-// then by key (dk, dv) with probabilities made again. No atomics: every sum has one order, so bits repeat.
+// FlashAttention-2 (arXiv 2307.08691) over two entries per group at a time; backward goes by row (dq, gradients of the
+// bias), then by key (dk, dv) with probabilities made again. No atomics: every sum has one order, so bits repeat.
 #pragma once
 
 #include "kernels/cuda/edge_params.cuh"
@@ -27,7 +27,8 @@ __device__ __forceinline__ void joinStates(EdgeState& a, float m2, float l2, con
 }
 
 /// Score of a pair in log2 units, -inf behind the end of the piece.
-__device__ __forceinline__ float scoreOf(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair, int32_t classNumber, float dot)
+__device__ __forceinline__ float scoreOf(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
+                                         int32_t classNumber, float dot)
 {
     if (pair.other < 0 || !lane.active)
         return negativeInfinity();
@@ -51,8 +52,8 @@ __device__ __forceinline__ void finishRow(const EdgeParams& p, const EdgeLane& l
     }
     uint16_t* o = static_cast<uint16_t*>(p.o) + at;
     if (p.oWide && lane.count == kChannels) {
-        *reinterpret_cast<uint4*>(o) = make_uint4(packBf16(out[0], out[1]), packBf16(out[2], out[3]), packBf16(out[4], out[5]),
-                                                  packBf16(out[6], out[7]));
+        *reinterpret_cast<uint4*>(o) = make_uint4(packBf16(out[0], out[1]), packBf16(out[2], out[3]),
+                                                  packBf16(out[4], out[5]), packBf16(out[6], out[7]));
         return;
     }
 #pragma unroll
@@ -88,11 +89,13 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
     EdgeState s{negativeInfinity(), 0.0f, {}};
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
     for (int first = 0; first < total; first += 2 * lane.groups) {
-        const EdgePair pair0 = pairAt(p, piece, first + lane.group), pair1 = pairAt(p, piece, first + lane.group + lane.groups);
+        const EdgePair pair0 = pairAt(p, piece, first + lane.group),
+                       pair1 = pairAt(p, piece, first + lane.group + lane.groups);
         const RawRow<T> k0 = loadRaw<T>(p, lane, p.k, pair0.other), k1 = loadRaw<T>(p, lane, p.k, pair1.other);
         const RawRow<T> v0 = loadRaw<T>(p, lane, p.v, pair0.other), v1 = loadRaw<T>(p, lane, p.v, pair1.other);
         const float dot0 = sumParts(p, dotChannels<T>(q, k0)), dot1 = sumParts(p, dotChannels<T>(q, k1));
-        const float s0 = scoreOf(p, lane, pair0, classOf(p, pair0), dot0), s1 = scoreOf(p, lane, pair1, classOf(p, pair1), dot1);
+        const float s0 = scoreOf(p, lane, pair0, classOf(p, pair0), dot0),
+                    s1 = scoreOf(p, lane, pair1, classOf(p, pair1), dot1);
         const float m = fmaxf(s.m, fmaxf(s0, s1)), origin = m == negativeInfinity() ? 0.0f : m;
         const float factor = exp2Fast(s.m - origin), p0 = exp2Fast(s0 - origin), p1 = exp2Fast(s1 - origin);
         s.m = m;
@@ -168,8 +171,9 @@ __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeForwardLong(con
 struct EdgeGrad {
     float weight, dS; // P Z and P (Z dP - delta)
 };
-__device__ __forceinline__ EdgeGrad gradOf(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair, int64_t query, int64_t key,
-                                           int32_t classNumber, float dot, float dP, float lseLog2, float delta)
+__device__ __forceinline__ EdgeGrad gradOf(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
+                                           int64_t query, int64_t key, int32_t classNumber, float dot, float dP,
+                                           float lseLog2, float delta)
 {
     if (pair.other < 0 || !lane.active)
         return {0.0f, 0.0f};
@@ -193,8 +197,8 @@ __device__ __forceinline__ void sumGroups(const EdgeParams& p, float (&x)[kChann
 }
 
 /// Sums of a piece: the result's row if the piece is whole, else its state.
-__device__ __forceinline__ void storeSum(const EdgeParams& p, const EdgeLane& lane, const EdgePiece& piece, float* result, int which,
-                                         int arrays, const float (&x)[kChannels])
+__device__ __forceinline__ void storeSum(const EdgeParams& p, const EdgeLane& lane, const EdgePiece& piece,
+                                         float* result, int which, int arrays, const float (&x)[kChannels])
 {
     float* to = piece.whole ? result + piece.row * (int64_t(p.heads) * p.dim)
                             : stateAt(p, piece.state, arrays * p.dim) + which * p.heads * p.dim;
@@ -202,8 +206,8 @@ __device__ __forceinline__ void storeSum(const EdgeParams& p, const EdgeLane& la
 }
 
 /// dS of one pair to its places: dw, and the bin of its class in the warp's own sums.
-__device__ __forceinline__ void storeBias(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair, int32_t classNumber, float dS,
-                                          float* bins)
+__device__ __forceinline__ void storeBias(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
+                                          int32_t classNumber, float dS, float* bins)
 {
     if (lane.part != 0 || !lane.active || pair.other < 0)
         return;
@@ -214,7 +218,8 @@ __device__ __forceinline__ void storeBias(const EdgeParams& p, const EdgeLane& l
 }
 
 template <class T>
-__device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane& lane, const EdgePiece& piece, float* bins)
+__device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane& lane, const EdgePiece& piece,
+                                            float* bins)
 {
     float q[kChannels], dO[kChannels], sum[kChannels] = {};
     loadRow<T>(p, lane, p.q, piece.row, q);
@@ -226,7 +231,8 @@ __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane&
     const float lse = lseLog2Of(readGlobal(p.lseIn + at)), delta = readGlobal(p.delta + at);
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
     for (int first = 0; first < total; first += 2 * lane.groups) {
-        const EdgePair pair0 = pairAt(p, piece, first + lane.group), pair1 = pairAt(p, piece, first + lane.group + lane.groups);
+        const EdgePair pair0 = pairAt(p, piece, first + lane.group),
+                       pair1 = pairAt(p, piece, first + lane.group + lane.groups);
         const RawRow<T> k0 = loadRaw<T>(p, lane, p.k, pair0.other), k1 = loadRaw<T>(p, lane, p.k, pair1.other);
         const RawRow<T> v0 = loadRaw<T>(p, lane, p.v, pair0.other), v1 = loadRaw<T>(p, lane, p.v, pair1.other);
         const float dot0 = sumParts(p, dotChannels<T>(q, k0)), dot1 = sumParts(p, dotChannels<T>(q, k1));
@@ -247,8 +253,8 @@ __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane&
         storeSum(p, lane, piece, p.dq, 0, 1, sum);
 }
 
-/// With a table gradient each warp takes rows in a fixed stride and keeps sums of its own per (group, head, class) in shared
-/// memory; they leave as one row of tableRows per warp. Else every warp has one piece.
+/// With a table gradient each warp takes rows in a fixed stride and keeps sums of its own per (group, head, class) in
+/// shared memory; they leave as one row of tableRows per warp. Else every warp has one piece.
 template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeBackwardRows(const EdgeParams p)
 {
     const EdgeLane lane = edgeLane(p, int(blockIdx.x % unsigned(p.headGroups)));
@@ -280,7 +286,8 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
 }
 
 /// table [heads, classes] += the rows of all warps in fixed order, fp64; one warp per sum.
-__global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeTableSum(const float* rows, int64_t warps, int sums, double* table)
+__global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks)
+    edgeTableSum(const float* rows, int64_t warps, int sums, double* table)
 {
     const int64_t which = int64_t(blockIdx.x) * int(blockDim.x / 32) + int(threadIdx.x / 32);
     if (which >= sums)
@@ -310,11 +317,13 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
     const int64_t head = int64_t(lane.active ? lane.head : 0) * p.queries;
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
     for (int first = 0; first < total; first += 2 * lane.groups) {
-        const EdgePair pair0 = pairAt(p, piece, first + lane.group), pair1 = pairAt(p, piece, first + lane.group + lane.groups);
+        const EdgePair pair0 = pairAt(p, piece, first + lane.group),
+                       pair1 = pairAt(p, piece, first + lane.group + lane.groups);
         const RawRow<T> q0 = loadRaw<T>(p, lane, p.q, pair0.other), q1 = loadRaw<T>(p, lane, p.q, pair1.other);
         const RawRow<T> dO0 = loadRaw<T>(p, lane, p.dO, pair0.other), dO1 = loadRaw<T>(p, lane, p.dO, pair1.other);
         const int64_t row0 = pair0.other < 0 ? 0 : pair0.other, row1 = pair1.other < 0 ? 0 : pair1.other;
-        const float lse0 = lseLog2Of(readGlobal(p.lseIn + head + row0)), lse1 = lseLog2Of(readGlobal(p.lseIn + head + row1));
+        const float lse0 = lseLog2Of(readGlobal(p.lseIn + head + row0)),
+                    lse1 = lseLog2Of(readGlobal(p.lseIn + head + row1));
         const float delta0 = readGlobal(p.delta + head + row0), delta1 = readGlobal(p.delta + head + row1);
         const float dot0 = sumParts(p, dotChannels<T>(k, q0)), dot1 = sumParts(p, dotChannels<T>(k, q1));
         const float dP0 = sumParts(p, dotChannels<T>(v, dO0)), dP1 = sumParts(p, dotChannels<T>(v, dO1));
@@ -337,7 +346,8 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
 }
 
 /// Sums of the pieces of long rows in piece order: results of `arrays` sums per row.
-__global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeSumLong(const EdgeParams p, int arrays, float* result0, float* result1)
+__global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks)
+    edgeSumLong(const EdgeParams p, int arrays, float* result0, float* result1)
 {
     const EdgeLane lane = edgeLane(p, int(blockIdx.x % unsigned(p.headGroups)));
     EdgePiece piece;
@@ -347,7 +357,8 @@ __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeSumLong(const E
     for (int which = 0; which < arrays; ++which) {
         float sum[kChannels] = {};
         for (int i = 0; i < pieces; ++i) {
-            const float* state = stateAt(p, stateOf(piece, i), arrays * p.dim) + (which * p.heads + lane.head) * p.dim + lane.channel;
+            const float* state =
+                stateAt(p, stateOf(piece, i), arrays * p.dim) + (which * p.heads + lane.head) * p.dim + lane.channel;
 #pragma unroll
             for (int c = 0; c < kChannels; ++c)
                 sum[c] += c < lane.count ? state[c] : 0.0f;

@@ -1,33 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks, plan and launches of sparse attention (edge_attention.h). Workspace: states of the pieces of long rows, two per
-// kEdgeChunk entries, then the rows of the table gradient, one per warp.
+// Checks, plan and launches of sparse attention (edge_attention.h). Workspace: states of the pieces of long rows, two
+// per kEdgeChunk entries, then the rows of the table gradient, one per warp.
 #pragma once
 
 #include "core/random.h"
+#include "kernels/cuda/checks.h"
 #include "kernels/cuda/edge_attention.cuh"
 #include "kernels/cuda/edge_attention.h"
 
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 namespace megagraph::kernels::cuda {
 
-constexpr int64_t kEdgeTableWarps = 4096;   // per head group: about 30 per multiprocessor of the largest GPUs
+constexpr int64_t kEdgeTableWarps = 4096;     // per head group: about 30 per multiprocessor of the largest GPUs
 constexpr int64_t kEdgeSharedBins = 96 << 10; // of a block; more classes than fit: blocks of one warp
 constexpr int32_t kEdgeMostClasses = 256;
-
-__attribute__((format(printf, 3, 4))) inline int32_t edgeRefuse(MegagraphCudaError* error, int32_t code, const char* format, ...)
-{
-    if (error == nullptr)
-        return code;
-    error->code = code;
-    va_list list;
-    va_start(list, format);
-    std::vsnprintf(error->text, sizeof error->text, format, list);
-    va_end(list);
-    return code;
-}
 
 inline int64_t edgeSlots(int64_t entries)
 {
@@ -87,66 +74,54 @@ int64_t edgeAttentionBackwardWorkspace(const MegagraphCudaEdgeGraph* graph, int3
     return edgeStateBytes(graph, heads, dim) + roundUp256(rows * heads * graph->classes * 4);
 }
 
-inline int32_t checkEdgeView(const char* op, const char* name, const MegagraphCudaView* x, int64_t rows, int32_t heads, int32_t dim,
-                             MegagraphCudaError* error)
-{
-    if (x == nullptr || x->rows != rows || x->heads != heads || x->dim != dim)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: %s: shape, got [%lld, %d, %d], expected [%lld, %d, %d]; pass matching views.",
-                          op, name, x == nullptr ? 0LL : static_cast<long long>(x->rows), x == nullptr ? 0 : x->heads, x == nullptr ? 0 : x->dim,
-                          static_cast<long long>(rows), heads, dim);
-    if (x->type != MegagraphCudaFloat && x->type != MegagraphCudaBf16)
-        return edgeRefuse(error, MegagraphCudaUnsupported, "%s: %s: type, got %d, expected 0 (float) or 1 (bf16).", op, name, x->type);
-    if (x->data == nullptr && rows > 0 && heads > 0)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: %s: pointer, got null, expected %lld rows; pass the tensor.", op, name,
-                          static_cast<long long>(rows));
-    return MegagraphCudaOk;
-}
-
-inline int32_t checkEdgeGraph(const char* op, const MegagraphCudaEdgeGraph& g, bool transposed, MegagraphCudaError* error)
+inline int32_t checkEdgeGraph(const char* op, const MegagraphCudaEdgeGraph& g, bool transposed,
+                              MegagraphCudaError* error)
 {
     if (g.rows < 0 || g.keys < 0 || g.entries < 0)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: graph: counts, got %lld rows, %lld keys, %lld entries, expected none negative.", op,
-                          static_cast<long long>(g.rows), static_cast<long long>(g.keys), static_cast<long long>(g.entries));
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: graph: counts, got %lld rows, %lld keys, %lld entries, expected none negative.", op,
+                      static_cast<long long>(g.rows), static_cast<long long>(g.keys),
+                      static_cast<long long>(g.entries));
     const bool bias = g.entryClass != nullptr || g.entryBias != nullptr;
     const bool missing = (g.rows > 0 && g.indptr == nullptr) || (g.entries > 0 && g.indices == nullptr) ||
-                         (transposed && ((g.keys > 0 && g.transposedIndptr == nullptr) || (g.entries > 0 && g.transposedRows == nullptr) ||
+                         (transposed && ((g.keys > 0 && g.transposedIndptr == nullptr) ||
+                                         (g.entries > 0 && g.transposedRows == nullptr) ||
                                          (g.entries > 0 && bias && g.transposedEntries == nullptr)));
     if (missing)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: graph: arrays, got a null pointer, expected indptr, indices%s; pass the whole graph.", op,
-                          transposed ? " and the transposed arrays" : "");
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: graph: arrays, got a null pointer, expected indptr, indices%s; pass the whole graph.", op,
+                      transposed ? " and the transposed arrays" : "");
     if (g.selfKey != 0 && (g.selfOffset < 0 || g.selfOffset + g.rows > g.keys))
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: self keys: got [%lld, %lld), expected inside the %lld keys.", op,
-                          static_cast<long long>(g.selfOffset), static_cast<long long>(g.selfOffset + g.rows), static_cast<long long>(g.keys));
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: self keys: got [%lld, %lld), expected inside the %lld keys.", op,
+                      static_cast<long long>(g.selfOffset), static_cast<long long>(g.selfOffset + g.rows),
+                      static_cast<long long>(g.keys));
     if ((g.entryClass != nullptr) != (g.table != nullptr))
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: bias: got entryClass or table alone, expected both or none.", op);
-    if (g.entryClass != nullptr && (g.classes < 1 || g.classes > kEdgeMostClasses || g.selfClass < -1 || g.selfClass >= g.classes))
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: bias: got %d classes and self class %d, expected 1..%d classes and a class or -1.", op,
-                          g.classes, g.selfClass, kEdgeMostClasses);
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: bias: got entryClass or table alone, expected both or none.", op);
+    if (g.entryClass != nullptr &&
+        (g.classes < 1 || g.classes > kEdgeMostClasses || g.selfClass < -1 || g.selfClass >= g.classes))
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: bias: got %d classes and self class %d, expected 1..%d classes and a class or -1.", op,
+                      g.classes, g.selfClass, kEdgeMostClasses);
     return MegagraphCudaOk;
 }
 
-inline int32_t checkEdgeInputs(const char* op, const MegagraphCudaEdgeGraph* graph, const MegagraphCudaView* q, const MegagraphCudaView* k,
-                               const MegagraphCudaView* v, const MegagraphCudaDropout* dropout, bool transposed, int64_t workspaceBytes,
+inline int32_t checkEdgeInputs(const char* op, const MegagraphCudaEdgeGraph* graph, const MegagraphCudaView* q,
+                               const MegagraphCudaView* k, const MegagraphCudaView* v,
+                               const MegagraphCudaDropout* dropout, bool transposed, int64_t workspaceBytes,
                                int64_t needed, const void* workspace, MegagraphCudaError* error)
 {
-    if (const int32_t code = checkEdgeGraph(op, *graph, transposed, error); code != MegagraphCudaOk)
-        return code;
-    if (q->heads < 0 || q->dim < 1 || q->dim > 128)
-        return edgeRefuse(error, MegagraphCudaUnsupported, "%s: q: got %d heads of %d channels, expected heads of 1 to 128 channels.", op, q->heads, q->dim);
-    if (const int32_t code = checkEdgeView(op, "q", q, graph->rows, q->heads, q->dim, error); code != MegagraphCudaOk)
-        return code;
-    if (const int32_t code = checkEdgeView(op, "k", k, graph->keys, q->heads, q->dim, error); code != MegagraphCudaOk)
-        return code;
-    if (const int32_t code = checkEdgeView(op, "v", v, graph->keys, q->heads, q->dim, error); code != MegagraphCudaOk)
-        return code;
+    MEGAGRAPH_CUDA_CHECK(checkEdgeGraph(op, *graph, transposed, error));
+    MEGAGRAPH_CUDA_CHECK(checkHeads(op, q->heads, q->dim, error));
+    MEGAGRAPH_CUDA_CHECK(checkView(op, "q", q, graph->rows, q->heads, q->dim, error));
+    MEGAGRAPH_CUDA_CHECK(checkView(op, "k", k, graph->keys, q->heads, q->dim, error));
+    MEGAGRAPH_CUDA_CHECK(checkView(op, "v", v, graph->keys, q->heads, q->dim, error));
     if (k->type != q->type || v->type != q->type)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: types: got %d, %d, %d for q, k, v, expected one type.", op, q->type, k->type, v->type);
-    if (dropout != nullptr && !(dropout->p >= 0.0 && dropout->p < 1.0))
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: dropout: p, got %g, expected 0 <= p < 1.", op, dropout->p);
-    if (workspaceBytes < needed || (needed > 0 && workspace == nullptr))
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: workspace: got %lld bytes, expected %lld; ask the workspace function.", op,
-                          static_cast<long long>(workspaceBytes), static_cast<long long>(needed));
-    return MegagraphCudaOk;
+        return refuse(error, MegagraphCudaInvalidInput, "%s: types: got %d, %d, %d for q, k, v, expected one type.", op,
+                      q->type, k->type, v->type);
+    MEGAGRAPH_CUDA_CHECK(checkDropout(op, dropout, error));
+    return needed == 0 ? int32_t(MegagraphCudaOk) : checkWorkspace(op, workspace, workspaceBytes, needed, error);
 }
 
 inline Mask edgeMask(const MegagraphCudaDropout* dropout)
@@ -172,8 +147,8 @@ inline EdgeOperand edgeOperand(const MegagraphCudaView* x)
 inline bool isWide(const MegagraphCudaView* x)
 {
     const int64_t bytes = x->type == MegagraphCudaBf16 ? 2 : 4;
-    return x->dim % kChannels == 0 && reinterpret_cast<uintptr_t>(x->data) % 16 == 0 && x->rowStride * bytes % 16 == 0 &&
-           x->headStride * bytes % 16 == 0;
+    return x->dim % kChannels == 0 && reinterpret_cast<uintptr_t>(x->data) % 16 == 0 &&
+           x->rowStride * bytes % 16 == 0 && x->headStride * bytes % 16 == 0;
 }
 inline bool isWide(const float* x, int32_t dim)
 {
@@ -181,8 +156,9 @@ inline bool isWide(const float* x, int32_t dim)
 }
 
 /// By row.
-inline EdgeParams edgeParams(const MegagraphCudaEdgeGraph& g, double scale, const MegagraphCudaView* q, const MegagraphCudaView* k,
-                             const MegagraphCudaView* v, const MegagraphCudaDropout* dropout, void* workspace)
+inline EdgeParams edgeParams(const MegagraphCudaEdgeGraph& g, double scale, const MegagraphCudaView* q,
+                             const MegagraphCudaView* k, const MegagraphCudaView* v,
+                             const MegagraphCudaDropout* dropout, void* workspace)
 {
     EdgeParams p{};
     planLanes(p, q->heads, q->dim);
@@ -214,13 +190,6 @@ inline EdgeParams edgeParams(const MegagraphCudaEdgeGraph& g, double scale, cons
     return p;
 }
 
-inline int32_t edgeLaunched(const char* op, MegagraphCudaError* error)
-{
-    const char* failure = launchFailure();
-    return failure == nullptr ? int32_t(MegagraphCudaOk)
-                              : edgeRefuse(error, MegagraphCudaInternal, "%s: launch: %s.", op, failure);
-}
-
 /// Blocks of a launch over `items` warps per head group, 0 if they are too many for a grid.
 inline int64_t edgeGrid(const EdgeParams& p, int64_t items, int32_t warps, bool table)
 {
@@ -228,21 +197,20 @@ inline int64_t edgeGrid(const EdgeParams& p, int64_t items, int32_t warps, bool 
     return blocks <= INT32_MAX ? blocks : 0;
 }
 
-int32_t edgeAttentionForward(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q, const MegagraphCudaView* k,
-                                    const MegagraphCudaView* v, const MegagraphCudaDropout* dropout, const MegagraphCudaView* o, float* lse,
-                                    void* workspace, int64_t workspaceBytes, void* stream, MegagraphCudaError* error)
+int32_t edgeAttentionForward(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
+                             const MegagraphCudaView* k, const MegagraphCudaView* v,
+                             const MegagraphCudaDropout* dropout, const MegagraphCudaView* o, float* lse,
+                             void* workspace, int64_t workspaceBytes, void* stream, MegagraphCudaError* error)
 {
     const char* op = "edgeAttentionForward";
-    if (const int32_t code = checkEdgeInputs(op, graph, q, k, v, dropout, false, workspaceBytes,
-                                             edgeAttentionForwardWorkspace(graph, q->heads, q->dim), workspace, error);
-        code != MegagraphCudaOk)
-        return code;
-    if (const int32_t code = checkEdgeView(op, "o", o, graph->rows, q->heads, q->dim, error); code != MegagraphCudaOk)
-        return code;
+    if (graph == nullptr || q == nullptr)
+        return refuse(error, MegagraphCudaInvalidInput, "%s: graph and q: got null, expected both; pass them.", op);
+    MEGAGRAPH_CUDA_CHECK(checkEdgeInputs(op, graph, q, k, v, dropout, false, workspaceBytes,
+                                         edgeAttentionForwardWorkspace(graph, q->heads, q->dim), workspace, error));
+    MEGAGRAPH_CUDA_CHECK(checkView(op, "o", o, graph->rows, q->heads, q->dim, error));
     if (graph->rows == 0 || q->heads == 0)
-        return MegagraphCudaOk;
-    if (lse == nullptr)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: lse: got null, expected %lld values.", op, static_cast<long long>(graph->rows * q->heads));
+        return finished(error, op, nullptr);
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "lse", lse, graph->rows * q->heads, error));
     EdgeParams p = edgeParams(*graph, scale, q, k, v, dropout, workspace);
     p.o = o->data;
     p.oRowStride = o->rowStride;
@@ -251,21 +219,24 @@ int32_t edgeAttentionForward(const MegagraphCudaEdgeGraph* graph, double scale, 
     p.oWide = isWide(o);
     p.lse = lse;
     const auto on = static_cast<Stream>(stream);
-    const int64_t grid = edgeGrid(p, p.rows + p.slots, kEdgeThreads / 32, false), longGrid = edgeGrid(p, p.slots, kEdgeThreads / 32, false);
+    const int64_t grid = edgeGrid(p, p.rows + p.slots, kEdgeThreads / 32, false),
+                  longGrid = edgeGrid(p, p.slots, kEdgeThreads / 32, false);
     if (grid == 0)
-        return edgeRefuse(error, MegagraphCudaUnsupported, "%s: graph: got %lld rows, more than one launch can take; split the rows.", op,
-                          static_cast<long long>(graph->rows));
+        return refuse(error, MegagraphCudaUnsupported,
+                      "%s: graph: got %lld rows, more than one launch can take; split the rows.", op,
+                      static_cast<long long>(graph->rows));
     if (q->type == MegagraphCudaBf16)
         MEGAGRAPH_LAUNCH(edgeForward<uint16_t>, grid, kEdgeThreads, 0, on, p);
     else
         MEGAGRAPH_LAUNCH(edgeForward<float>, grid, kEdgeThreads, 0, on, p);
     if (longGrid > 0)
         MEGAGRAPH_LAUNCH(edgeForwardLong, longGrid, kEdgeThreads, 0, on, p);
-    return edgeLaunched(op, error);
+    return finished(error, op, launchFailure());
 }
 
 /// dq and the gradients of the bias.
-template <class T> int32_t launchEdgeRows(const EdgeParams& rows, const MegagraphCudaEdgeBiasGradient& bias, float* tableRows, Stream on)
+template <class T>
+int32_t launchEdgeRows(const EdgeParams& rows, const MegagraphCudaEdgeBiasGradient& bias, float* tableRows, Stream on)
 {
     EdgeParams p = rows;
     const bool table = bias.table != nullptr && p.classes > 0;
@@ -281,7 +252,8 @@ template <class T> int32_t launchEdgeRows(const EdgeParams& rows, const Megagrap
         MEGAGRAPH_LAUNCH(edgeSumLong, longGrid, kEdgeThreads, 0, on, p, 1, p.dq, static_cast<float*>(nullptr));
     if (table) {
         const int32_t sums = p.heads * p.classes;
-        MEGAGRAPH_LAUNCH(edgeTableSum, (sums + 3) / 4, kEdgeThreads, 0, on, tableRows, grid / p.headGroups * warps, sums, bias.table);
+        MEGAGRAPH_LAUNCH(edgeTableSum, (sums + 3) / 4, kEdgeThreads, 0, on, tableRows, grid / p.headGroups * warps,
+                         sums, bias.table);
     }
     return MegagraphCudaOk;
 }
@@ -305,8 +277,8 @@ template <class T> int32_t launchEdgeKeys(const EdgeParams& rows, const Megagrap
 }
 
 template <class T>
-int32_t launchEdgeBackward(const EdgeParams& p, const MegagraphCudaEdgeGraph& g, const MegagraphCudaEdgeBiasGradient& bias, float* tableRows,
-                           Stream on)
+int32_t launchEdgeBackward(const EdgeParams& p, const MegagraphCudaEdgeGraph& g,
+                           const MegagraphCudaEdgeBiasGradient& bias, float* tableRows, Stream on)
 {
     if (g.rows > 0) {
         if (const int32_t code = launchEdgeRows<T>(p, bias, tableRows, on); code != MegagraphCudaOk)
@@ -316,25 +288,28 @@ int32_t launchEdgeBackward(const EdgeParams& p, const MegagraphCudaEdgeGraph& g,
 }
 
 int32_t edgeAttentionBackward(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
-                                     const MegagraphCudaView* k, const MegagraphCudaView* v, const MegagraphCudaView* dO, const float* lse,
-                                     const float* delta, const MegagraphCudaDropout* dropout, float* dq, float* dk, float* dv,
-                                     const MegagraphCudaEdgeBiasGradient* biasGradient, void* workspace, int64_t workspaceBytes,
-                                     void* stream, MegagraphCudaError* error)
+                              const MegagraphCudaView* k, const MegagraphCudaView* v, const MegagraphCudaView* dO,
+                              const float* lse, const float* delta, const MegagraphCudaDropout* dropout, float* dq,
+                              float* dk, float* dv, const MegagraphCudaEdgeBiasGradient* biasGradient, void* workspace,
+                              int64_t workspaceBytes, void* stream, MegagraphCudaError* error)
 {
     const char* op = "edgeAttentionBackward";
+    if (graph == nullptr || q == nullptr)
+        return refuse(error, MegagraphCudaInvalidInput, "%s: graph and q: got null, expected both; pass them.", op);
     const int64_t stateBytes = edgeStateBytes(graph, q->heads, q->dim);
-    if (const int32_t code = checkEdgeInputs(op, graph, q, k, v, dropout, true, workspaceBytes,
-                                             edgeAttentionBackwardWorkspace(graph, q->heads, q->dim), workspace, error);
-        code != MegagraphCudaOk)
-        return code;
-    if (const int32_t code = checkEdgeView(op, "dO", dO, graph->rows, q->heads, q->dim, error); code != MegagraphCudaOk)
-        return code;
+    MEGAGRAPH_CUDA_CHECK(checkEdgeInputs(op, graph, q, k, v, dropout, true, workspaceBytes,
+                                         edgeAttentionBackwardWorkspace(graph, q->heads, q->dim), workspace, error));
+    MEGAGRAPH_CUDA_CHECK(checkView(op, "dO", dO, graph->rows, q->heads, q->dim, error));
     if (dO->type != q->type)
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: types: got %d for dO and %d for q, expected one type.", op, dO->type, q->type);
+        return refuse(error, MegagraphCudaInvalidInput, "%s: types: got %d for dO and %d for q, expected one type.", op,
+                      dO->type, q->type);
     if (q->heads == 0)
-        return MegagraphCudaOk;
-    if ((graph->rows > 0 && (lse == nullptr || delta == nullptr || dq == nullptr)) || (graph->keys > 0 && (dk == nullptr || dv == nullptr)))
-        return edgeRefuse(error, MegagraphCudaInvalidInput, "%s: pointers: got null, expected lse, delta, dq, dk and dv.", op);
+        return finished(error, op, nullptr);
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "lse", lse, graph->rows, error));
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "delta", delta, graph->rows, error));
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "dq", dq, graph->rows, error));
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "dk", dk, graph->keys, error));
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "dv", dv, graph->keys, error));
     EdgeParams p = edgeParams(*graph, scale, q, k, v, dropout, workspace);
     p.dO = edgeOperand(dO);
     p.wide = p.wide && isWide(dO);
@@ -351,9 +326,10 @@ int32_t edgeAttentionBackward(const MegagraphCudaEdgeGraph* graph, double scale,
     const int32_t code = q->type == MegagraphCudaBf16 ? launchEdgeBackward<uint16_t>(p, *graph, bias, tableRows, on)
                                                       : launchEdgeBackward<float>(p, *graph, bias, tableRows, on);
     if (code != MegagraphCudaOk)
-        return edgeRefuse(error, code, "%s: graph: got %lld rows and %lld keys, more than one launch can take; split them.", op,
-                          static_cast<long long>(graph->rows), static_cast<long long>(graph->keys));
-    return edgeLaunched(op, error);
+        return refuse(error, MegagraphCudaCode(code),
+                      "%s: graph: got %lld rows and %lld keys, more than one launch can take; split them.", op,
+                      static_cast<long long>(graph->rows), static_cast<long long>(graph->keys));
+    return finished(error, op, launchFailure());
 }
 
 } // namespace megagraph::kernels::cuda

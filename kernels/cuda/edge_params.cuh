@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sparse attention kernels share: how a warp is laid over heads and channels, pieces of rows, loads and the bias.
-//   A warp serves one piece of a row (at most kEdgeChunk entries) and headsPerWarp heads: lane = (group, head, part). `part`
-//   holds kChannels channels of a head, lanesPerHead parts make a head, and the groups take entries in turn, so that narrow
-//   layers keep all lanes busy. Rows longer than kEdgeChunk are cut; the states of their pieces are combined in piece order.
-//   Piece p > 0 of a long row starts at entry b = start + kEdgeChunk p and lives in slot b / kEdgeChunk: two such starts are at
-//   least kEdgeChunk apart, so slots are unique, and a warp finds its row by one binary search without a list of long rows.
+// What the sparse attention kernels share: how a warp is laid over heads and channels, pieces of rows, loads and the
+// bias.
+//   A warp serves one piece of a row (at most kEdgeChunk entries) and headsPerWarp heads: lane = (group, head, part).
+//   `part` holds kChannels channels of a head, lanesPerHead parts make a head, and the groups take entries in turn, so
+//   that narrow layers keep all lanes busy. Rows longer than kEdgeChunk are cut; the states of their pieces are
+//   combined in piece order. Piece p > 0 of a long row starts at entry b = start + kEdgeChunk p and lives in slot b /
+//   kEdgeChunk: two such starts are at least kEdgeChunk apart, so slots are unique, and a warp finds its row by one
+//   binary search without a list of long rows.
 #pragma once
 
 #include "kernels/cuda/attention_dropout.cuh"
@@ -21,7 +23,8 @@ struct EdgeOperand {
     int64_t rowStride, headStride;
 };
 
-/// rows: the owners of pieces; others: what their entries name. Forward and backward by row: rows and keys; by key: keys, rows.
+/// rows: the owners of pieces; others: what their entries name. Forward and backward by row: rows and keys; by key:
+/// keys, rows.
 struct EdgeParams {
     int64_t rows, entries, slots; // slots: ceil(entries / kEdgeChunk), 0 if no row can be long
     const int64_t* start;         // [rows + 1]
@@ -30,7 +33,8 @@ struct EdgeParams {
     int32_t selfKey, selfClass, classes, heads, dim, headOffset;
     int32_t lanesPerHead, headsPerWarp, headGroups;
     bool wide; // rows of all operands are made of aligned pieces of 8 channels
-    int64_t selfOffset, selfRows; // by row: other = selfOffset + row; by key: other = key - selfOffset, if in [0, selfRows)
+    int64_t selfOffset,
+        selfRows; // by row: other = selfOffset + row; by key: other = key - selfOffset, if in [0, selfRows)
     int64_t queryOffset, keyOffset;
     const int32_t* keyNumbers;
     const uint8_t* entryClass;
@@ -184,7 +188,8 @@ __device__ __forceinline__ RawRow<uint16_t> readWide(const uint16_t* at)
 
 /// The lane's channels of one row; zeros where it has none.
 template <class T>
-__device__ __forceinline__ RawRow<T> loadRaw(const EdgeParams& p, const EdgeLane& lane, const EdgeOperand& x, int64_t row)
+__device__ __forceinline__ RawRow<T> loadRaw(const EdgeParams& p, const EdgeLane& lane, const EdgeOperand& x,
+                                             int64_t row)
 {
     const T* at = static_cast<const T*>(x.data);
     const int count = row < 0 ? 0 : lane.count;
@@ -193,7 +198,8 @@ __device__ __forceinline__ RawRow<T> loadRaw(const EdgeParams& p, const EdgeLane
     return p.wide && count > 0 ? readWide(at) : readPieces(at, count);
 }
 template <class T>
-__device__ __forceinline__ void loadRow(const EdgeParams& p, const EdgeLane& lane, const EdgeOperand& x, int64_t row, float (&out)[kChannels])
+__device__ __forceinline__ void loadRow(const EdgeParams& p, const EdgeLane& lane, const EdgeOperand& x, int64_t row,
+                                        float (&out)[kChannels])
 {
     widen(loadRaw<T>(p, lane, x, row), out);
 }
@@ -228,7 +234,8 @@ template <class T> __device__ __forceinline__ float dotChannels(const float (&a)
     return dotChannels(a, b);
 }
 /// sum += weight row
-template <class T> __device__ __forceinline__ void addChannels(float (&sum)[kChannels], float weight, const RawRow<T>& raw)
+template <class T>
+__device__ __forceinline__ void addChannels(float (&sum)[kChannels], float weight, const RawRow<T>& raw)
 {
     float x[kChannels];
     widen(raw, x);
@@ -269,8 +276,10 @@ __device__ __forceinline__ float keepOf(const EdgeParams& p, int head, int64_t q
 {
     if (p.mask.threshold == 0)
         return 1.0f;
-    const uint64_t column = uint64_t(p.keyNumbers == nullptr ? p.keyOffset + key : int64_t(readGlobal(p.keyNumbers + key)));
-    const PhiloxWords words = philox(p.mask, uint32_t(p.headOffset + head), uint64_t(p.queryOffset + query), column >> 3);
+    const uint64_t column =
+        uint64_t(p.keyNumbers == nullptr ? p.keyOffset + key : int64_t(readGlobal(p.keyNumbers + key)));
+    const PhiloxWords words =
+        philox(p.mask, uint32_t(p.headOffset + head), uint64_t(p.queryOffset + query), column >> 3);
     const int place = int(column & 7);
     uint32_t word = words.word[0];
     word = place >> 1 == 1 ? words.word[1] : place >> 1 == 2 ? words.word[2] : place >> 1 == 3 ? words.word[3] : word;

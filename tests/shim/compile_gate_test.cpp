@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compile gate of the CUDA kernels: what the assembler said when libmegagraph_cuda.so was built (kernels/cuda/compile.sh)
-// against kernels/cuda/registers.json. Spills and stack are never allowed; every instance must have a limit. Prints registers
-// per instance, the size of the module and the seconds of the build. Without nvcc: one counted skip.
+// The compile gate of the CUDA kernels: what the assembler said when libmegagraph_cuda.so was built
+// (kernels/cuda/compile.sh) against kernels/cuda/registers.json. Spills and stack are never allowed; every instance
+// must have a limit. Prints registers per instance, the size of the module and the seconds of the build. Without nvcc:
+// one counted skip.
 #include <algorithm>
 #include <cxxabi.h>
 #include <filesystem>
@@ -32,7 +33,8 @@ std::string demangled(const std::string& name)
     char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
     std::string out = status == 0 ? text : name;
     std::free(text);
-    if (const size_t body = out.find('('); body != std::string::npos && !out.starts_with("(")) // arguments say nothing here
+    if (const size_t body = out.find('(');
+        body != std::string::npos && !out.starts_with("(")) // arguments say nothing here
         out = std::regex_replace(out, std::regex("\\(anonymous namespace\\)::|^void |megagraph::kernels::cuda::"), "");
     return out.substr(0, out.rfind('('));
 }
@@ -80,7 +82,8 @@ std::string violation(const Instance& i, const std::vector<Limit>& limits)
     if (i.registers < 0)
         return name + "no register count in the report";
     if (i.spillStores + i.spillLoads > 0)
-        return name + std::to_string(i.spillStores) + " bytes spill stores, " + std::to_string(i.spillLoads) + " bytes spill loads, expected none";
+        return name + std::to_string(i.spillStores) + " bytes spill stores, " + std::to_string(i.spillLoads) +
+               " bytes spill loads, expected none";
     if (i.stack > 0)
         return name + std::to_string(i.stack) + " bytes stack, expected none";
     for (const Limit& limit : limits) {
@@ -89,9 +92,10 @@ std::string violation(const Instance& i, const std::vector<Limit>& limits)
         const auto most = limit.registers.find(i.architecture);
         if (most == limit.registers.end())
             return name + "the row '" + limit.kernel + "' of registers.json has no limit for this architecture";
-        return i.registers <= most->second ? ""
-                                           : name + std::to_string(i.registers) + " registers, at most " + std::to_string(most->second) +
-                                                 " (row '" + limit.kernel + "' of registers.json)";
+        return i.registers <= most->second
+                   ? ""
+                   : name + std::to_string(i.registers) + " registers, at most " + std::to_string(most->second) +
+                         " (row '" + limit.kernel + "' of registers.json)";
     }
     return name + "no row of registers.json names this kernel";
 }
@@ -102,8 +106,10 @@ TEST(CompileGate, RefusesSpillsStackTooManyRegistersAndUnknownKernels)
 {
     const std::vector<Limit> limits{{"^small", {{"sm_80", 32}}}};
     const auto judge = [&](const std::string& name, const std::string& frame, int registers) {
-        std::istringstream report("ptxas info    : Compiling entry function '" + name + "' for 'sm_80'\nptxas info    : Function properties for " +
-                                  name + "\n    " + frame + "\nptxas info    : Used " + std::to_string(registers) + " registers, used 1 barriers\n");
+        std::istringstream report("ptxas info    : Compiling entry function '" + name +
+                                  "' for 'sm_80'\nptxas info    : Function properties for " + name + "\n    " + frame +
+                                  "\nptxas info    : Used " + std::to_string(registers) +
+                                  " registers, used 1 barriers\n");
         const auto all = instancesOf(report);
         EXPECT_EQ(all.size(), 1u);
         return violation(all.at(0), limits);
@@ -111,8 +117,11 @@ TEST(CompileGate, RefusesSpillsStackTooManyRegistersAndUnknownKernels)
     const std::string clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
     EXPECT_EQ(judge("_Z5smallPf", clean, 32), "");
     EXPECT_NE(judge("_Z5smallPf", clean, 33).find("33 registers, at most 32"), std::string::npos);
-    EXPECT_NE(judge("_Z5smallPf", "8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads", 32).find("spill"), std::string::npos);
-    EXPECT_NE(judge("_Z5smallPf", "8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", 32).find("8 bytes stack"), std::string::npos);
+    EXPECT_NE(judge("_Z5smallPf", "8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads", 32).find("spill"),
+              std::string::npos);
+    EXPECT_NE(
+        judge("_Z5smallPf", "8 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", 32).find("8 bytes stack"),
+        std::string::npos);
     EXPECT_NE(judge("_Z5otherPf", clean, 8).find("no row"), std::string::npos);
 }
 

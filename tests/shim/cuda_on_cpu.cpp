@@ -196,8 +196,8 @@ std::string whoWaits()
     }
     std::string text;
     for (const auto& [place, threads] : places)
-        text += (text.empty() ? "" : "; ") + std::to_string(threads.size()) + " threads (the first is " + std::to_string(threads[0]) +
-                ") wait at " + place;
+        text += (text.empty() ? "" : "; ") + std::to_string(threads.size()) + " threads (the first is " +
+                std::to_string(threads[0]) + ") wait at " + place;
     return text;
 }
 
@@ -208,12 +208,14 @@ void finish()
     const int thread = machine.current;
     const Barrier& all = machine.barriers[0];
     if (all.arrived != 0)
-        fail("leaves the kernel while " + std::to_string(all.arrived) + " threads wait at __syncthreads " + at(all.place));
+        fail("leaves the kernel while " + std::to_string(all.arrived) + " threads wait at __syncthreads " +
+             at(all.place));
     const Warp& warp = machine.warps[size_t(thread / kWarp)];
     for (int lane = 0; lane < kWarp; ++lane) {
         const Pending& p = warp.lane[lane];
         if ((warp.waiting >> lane & 1) != 0 && (p.mask >> (thread % kWarp) & 1) != 0)
-            fail(std::string("leaves the kernel while lane ") + std::to_string(lane) + " waits for it at " + p.what + " " + at(p.place));
+            fail(std::string("leaves the kernel while lane ") + std::to_string(lane) + " waits for it at " + p.what +
+                 " " + at(p.place));
     }
     f.state = State::Finished;
     --machine.alive;
@@ -236,7 +238,8 @@ void entry()
 void failOnHost(const std::string& text)
 {
     machine.failed = true;
-    machine.failure = std::string("kernel ") + machine.launch->kernel + ", block " + std::to_string(blockIdx.x) + ": " + text;
+    machine.failure =
+        std::string("kernel ") + machine.launch->kernel + ", block " + std::to_string(blockIdx.x) + ": " + text;
 }
 
 void startBlock(const Launch& launch)
@@ -290,7 +293,8 @@ void runBlock(const Launch& launch)
         const int next = nextReady();
         if (next < 0) {
             if (!wakePolling())
-                failOnHost("nobody can run: " + whoWaits() + "; " + std::to_string(machine.threads - machine.alive) + " threads have left");
+                failOnHost("nobody can run: " + whoWaits() + "; " + std::to_string(machine.threads - machine.alive) +
+                           " threads have left");
             continue;
         }
         machine.ready[next / 64] &= ~(uint64_t(1) << (next % 64));
@@ -311,8 +315,8 @@ void runBlock(const Launch& launch)
     for (int id = 1; id < kBarriers && !machine.failed; ++id) {
         if (machine.barriers[id].arrived != 0)
             failOnHost("named barrier " + std::to_string(id) + " " + at(machine.barriers[id].place) + ": " +
-                       std::to_string(machine.barriers[id].arrived) + " of " + std::to_string(machine.barriers[id].expected) +
-                       " threads had arrived when the block ended");
+                       std::to_string(machine.barriers[id].arrived) + " of " +
+                       std::to_string(machine.barriers[id].expected) + " threads had arrived when the block ended");
     }
 }
 
@@ -344,10 +348,11 @@ Barrier& arrive(int id, int threads, Place place, const char* what)
         b.here.assign(size_t(machine.threads), false);
     }
     if (b.expected != threads)
-        fail(std::string(what) + " " + std::to_string(id) + " " + at(place) + ": for " + std::to_string(threads) + " threads, others came for " +
-             std::to_string(b.expected) + " at " + at(b.place));
+        fail(std::string(what) + " " + std::to_string(id) + " " + at(place) + ": for " + std::to_string(threads) +
+             " threads, others came for " + std::to_string(b.expected) + " at " + at(b.place));
     if (b.here[size_t(me)])
-        fail(std::string(what) + " " + std::to_string(id) + " " + at(place) + ": surplus, this thread has arrived in this phase already");
+        fail(std::string(what) + " " + std::to_string(id) + " " + at(place) +
+             ": surplus, this thread has arrived in this phase already");
     b.here[size_t(me)] = true;
     ++b.arrived;
     return b;
@@ -367,7 +372,8 @@ void voteAndMeet(int predicate, Place place)
     if (first.arrived != 0 && !same(first.place, place))
         fail("__syncthreads " + at(place) + ": others wait at __syncthreads " + at(first.place));
     if (machine.alive != machine.threads)
-        fail("__syncthreads " + at(place) + ": " + std::to_string(machine.threads - machine.alive) + " threads have left the kernel");
+        fail("__syncthreads " + at(place) + ": " + std::to_string(machine.threads - machine.alive) +
+             " threads have left the kernel");
     Barrier& b = arrive(0, machine.threads, place, "__syncthreads");
     machine.voteSum = (b.arrived == 1 ? 0 : machine.voteSum) + (predicate != 0 ? 1 : 0);
     machine.pollRounds = 0;
@@ -381,8 +387,8 @@ void voteAndMeet(int predicate, Place place)
     block(State::Waiting, "__syncthreads", place);
 }
 
-/// Lanes of the mask that wait at this operation. One that waits at another operation for this lane is a fault; one that waits
-/// for others only comes later.
+/// Lanes of the mask that wait at this operation. One that waits at another operation for this lane is a fault; one
+/// that waits for others only comes later.
 unsigned partners(const Warp& warp, const char* what, unsigned mask, size_t bytes, Place place, int lane)
 {
     unsigned here = 0;
@@ -392,9 +398,9 @@ unsigned partners(const Warp& warp, const char* what, unsigned mask, size_t byte
         if ((p.mask >> lane & 1) == 0)
             continue;
         if (p.mask != mask || p.bytes != bytes || p.place.line != place.line || std::strcmp(p.what, what) != 0)
-            fail(std::string(what) + " " + at(place) + ": lane " + std::to_string(lane) + " with mask " + std::to_string(mask) +
-                 " meets lane " + std::to_string(other) + ", which waits at " + p.what + " " + at(p.place) + " with mask " +
-                 std::to_string(p.mask));
+            fail(std::string(what) + " " + at(place) + ": lane " + std::to_string(lane) + " with mask " +
+                 std::to_string(mask) + " meets lane " + std::to_string(other) + ", which waits at " + p.what + " " +
+                 at(p.place) + " with mask " + std::to_string(p.mask));
         here |= 1u << other;
     }
     return here;
@@ -403,17 +409,20 @@ unsigned partners(const Warp& warp, const char* what, unsigned mask, size_t byte
 void checkMask(const char* what, unsigned mask, Place place, int lane)
 {
     if ((mask >> lane & 1) == 0)
-        fail(std::string(what) + " " + at(place) + ": lane " + std::to_string(lane) + " is not in its own mask " + std::to_string(mask));
+        fail(std::string(what) + " " + at(place) + ": lane " + std::to_string(lane) + " is not in its own mask " +
+             std::to_string(mask));
     const int first = machine.current / kWarp * kWarp;
     for (unsigned lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int other = __builtin_ctz(lanes);
         if (first + other >= machine.threads || machine.fibers[size_t(first + other)].state == State::Finished)
-            fail(std::string(what) + " " + at(place) + ": waits for lane " + std::to_string(other) + ", which has left the kernel");
+            fail(std::string(what) + " " + at(place) + ": waits for lane " + std::to_string(other) +
+                 ", which has left the kernel");
     }
 }
 
 /// The 32 values of the mask's lanes; true for the lane that came last.
-bool meetWarp(const char* what, unsigned mask, const void* value, size_t bytes, Place place, const unsigned char*& values)
+bool meetWarp(const char* what, unsigned mask, const void* value, size_t bytes, Place place,
+              const unsigned char*& values)
 {
     const int me = machine.current, lane = me % kWarp, w = me / kWarp;
     Warp& warp = machine.warps[size_t(w)];
@@ -441,7 +450,8 @@ bool meetWarp(const char* what, unsigned mask, const void* value, size_t bytes, 
         const int reader = __builtin_ctz(lanes);
         for (unsigned from = mask; from != 0 && bytes != 0; from &= from - 1) {
             const int l = __builtin_ctz(from);
-            std::memcpy((full ? fullValues[w][warp.turn] : laneValues[w * kWarp + reader]) + size_t(l) * bytes, warp.lane[l].value, bytes);
+            std::memcpy((full ? fullValues[w][warp.turn] : laneValues[w * kWarp + reader]) + size_t(l) * bytes,
+                        warp.lane[l].value, bytes);
         }
         if (full)
             break;
@@ -480,8 +490,8 @@ void fail(const std::string& text)
     const int thread = machine.current;
     shadow::running.stack = {};
     machine.failed = true;
-    machine.failure = std::string("kernel ") + machine.launch->kernel + ", block " + std::to_string(blockIdx.x) + ", thread " +
-                      std::to_string(thread) + ": " + text;
+    machine.failure = std::string("kernel ") + machine.launch->kernel + ", block " + std::to_string(blockIdx.x) +
+                      ", thread " + std::to_string(thread) + ": " + text;
     switchContext(self().context, machine.host);
     __builtin_unreachable();
 }
@@ -508,7 +518,9 @@ std::vector<Order> allOrders(int random)
 
 std::string describe(Order order)
 {
-    return order.kind == Order::Forward ? "forward" : order.kind == Order::Reversed ? "reversed" : "random " + std::to_string(order.seed);
+    return order.kind == Order::Forward    ? "forward"
+           : order.kind == Order::Reversed ? "reversed"
+                                           : "random " + std::to_string(order.seed);
 }
 
 void setShadow(bool on)
@@ -527,11 +539,14 @@ void run(const Launch& launch)
     if (machine.launch != nullptr)
         throw Fault(place + "a launch inside a kernel");
     if (launch.block < 1 || launch.block > kMaxThreads || launch.grid.y != 1 || launch.grid.z != 1 || launch.grid.x < 1)
-        throw Fault(place + "block of " + std::to_string(launch.block) + " threads or grid of " + std::to_string(launch.grid.x) + " is not allowed");
+        throw Fault(place + "block of " + std::to_string(launch.block) + " threads or grid of " +
+                    std::to_string(launch.grid.x) + " is not allowed");
     if (launch.sharedBytes < 0 || launch.sharedBytes > int64_t(kSharedBytes))
-        throw Fault(place + std::to_string(launch.sharedBytes) + " bytes of shared memory, at most " + std::to_string(kSharedBytes));
+        throw Fault(place + std::to_string(launch.sharedBytes) + " bytes of shared memory, at most " +
+                    std::to_string(kSharedBytes));
     if (launch.bodyBytes > kBodyBytes)
-        throw Fault(place + "arguments of " + std::to_string(launch.bodyBytes) + " bytes, at most " + std::to_string(kBodyBytes));
+        throw Fault(place + "arguments of " + std::to_string(launch.bodyBytes) + " bytes, at most " +
+                    std::to_string(kBodyBytes));
     if (machine.fibers.empty())
         machine.fibers.resize(size_t(kMaxThreads));
     std::vector<unsigned> blocks(launch.grid.x);
@@ -571,7 +586,8 @@ const unsigned char* gather(const char* what, unsigned mask, const void* value, 
 {
     const shadow::Inside inside;
     if (bytes > kGatherBytes)
-        fail(std::string(what) + " " + at(place) + ": " + std::to_string(bytes) + " bytes per lane, at most " + std::to_string(kGatherBytes));
+        fail(std::string(what) + " " + at(place) + ": " + std::to_string(bytes) + " bytes per lane, at most " +
+             std::to_string(kGatherBytes));
     const unsigned char* values = nullptr;
     meetWarp(what, mask, value, bytes, place, values);
     return values;
@@ -581,7 +597,8 @@ void checkSource(const char* what, unsigned mask, int lane, Place place)
 {
     const shadow::Inside inside;
     if (lane < 0 || lane >= kWarp || (mask >> lane & 1) == 0)
-        fail(std::string(what) + " " + at(place) + ": reads lane " + std::to_string(lane) + ", which is not in the mask");
+        fail(std::string(what) + " " + at(place) + ": reads lane " + std::to_string(lane) +
+             ", which is not in the mask");
 }
 
 void syncThreads(Place place)
@@ -613,8 +630,8 @@ namespace {
 void checkNamed(const char* what, int id, int threads, Place place)
 {
     if (id < 0 || id >= kBarriers || threads < 1 || threads % kWarp != 0 || threads > machine.threads)
-        fail(std::string(what) + " " + at(place) + ": barrier " + std::to_string(id) + " for " + std::to_string(threads) +
-             " threads; expected an id below 16 and a multiple of 32 within the block");
+        fail(std::string(what) + " " + at(place) + ": barrier " + std::to_string(id) + " for " +
+             std::to_string(threads) + " threads; expected an id below 16 and a multiple of 32 within the block");
 }
 void openNamed(Barrier& b)
 {
@@ -658,7 +675,8 @@ void copyAsync(void* shared, const void* global, int bytes, int line)
     const shadow::Inside inside;
     if ((bytes != 4 && bytes != 8 && bytes != 16) || reinterpret_cast<uintptr_t>(shared) % uintptr_t(bytes) != 0 ||
         reinterpret_cast<uintptr_t>(global) % uintptr_t(bytes) != 0)
-        fail("copyAsync line " + std::to_string(line) + ": " + std::to_string(bytes) + " bytes; expected 4, 8 or 16, both sides aligned to them");
+        fail("copyAsync line " + std::to_string(line) + ": " + std::to_string(bytes) +
+             " bytes; expected 4, 8 or 16, both sides aligned to them");
     Copy c = startCopy(shared, global, size_t(bytes), shadow::kLineMark | unsigned(line));
     c.group = self().copyGroup;
     self().copies.push_back(std::move(c));
@@ -683,7 +701,8 @@ void waitCopies(int groupsLeft)
 }
 
 namespace {
-/// On the fiber's stack, where its own loads are not judged, and with the accumulators open: products may follow each other.
+/// On the fiber's stack, where its own loads are not judged, and with the accumulators open: products may follow each
+/// other.
 void perform(const Deferred& d)
 {
     alignas(16) unsigned char work[sizeof d.work];
@@ -714,7 +733,8 @@ void deferRaw(void* accumulator, size_t bytes, void (*call)(const void* work), c
     Deferred d{{begin, begin + bytes}, call, {}, workBytes, drawLate(), f.deferGroup};
     std::memcpy(d.work, work, workBytes);
     // products of one thread run in their order: none overtakes one that waits
-    d.late = d.late || std::any_of(f.deferred.begin(), f.deferred.end(), [](const Deferred& other) { return other.late; });
+    d.late =
+        d.late || std::any_of(f.deferred.begin(), f.deferred.end(), [](const Deferred& other) { return other.late; });
     if (!d.late)
         perform(d);
     f.deferred.push_back(d);
@@ -801,7 +821,8 @@ void bulkCopy(void* to, const void* from, int bytes, uint64_t* barrier, Place pl
     const shadow::Inside inside;
     MemoryBarrier& b = barrierAt(barrier, "bulkCopy", place);
     if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(to) % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
-        fail("bulkCopy " + at(place) + ": " + std::to_string(bytes) + " bytes; expected multiples of 16 at addresses aligned to 16");
+        fail("bulkCopy " + at(place) + ": " + std::to_string(bytes) +
+             " bytes; expected multiples of 16 at addresses aligned to 16");
     b.copies.push_back(startCopy(to, from, size_t(bytes), shadow::kLineMark | unsigned(place.line)));
     shadow::release(machine.current, b.next); // who waits may read what the copy wrote
 }
@@ -835,7 +856,8 @@ void noteGlobal(const void* p, int bytes, bool write, int line)
 namespace shadow = megagraph::kernels::cuda::shim::shadow;
 
 namespace {
-/// Old value; the address is checked for bounds as a read would be, without a race: atomics are ordered by the hardware.
+/// Old value; the address is checked for bounds as a read would be, without a race: atomics are ordered by the
+/// hardware.
 template <class T, class F> T atomically(T* at, F&& change)
 {
     shadow::notedAtomic();
@@ -845,18 +867,42 @@ template <class T, class F> T atomically(T* at, F&& change)
 }
 } // namespace
 
-int atomicAdd(int* at, int value) { return atomically(at, [&](int x) { return x + value; }); }
-unsigned atomicAdd(unsigned* at, unsigned value) { return atomically(at, [&](unsigned x) { return x + value; }); }
+int atomicAdd(int* at, int value)
+{
+    return atomically(at, [&](int x) { return x + value; });
+}
+unsigned atomicAdd(unsigned* at, unsigned value)
+{
+    return atomically(at, [&](unsigned x) { return x + value; });
+}
 unsigned long long atomicAdd(unsigned long long* at, unsigned long long value)
 {
     return atomically(at, [&](unsigned long long x) { return x + value; });
 }
-float atomicAdd(float* at, float value) { return atomically(at, [&](float x) { return x + value; }); }
-double atomicAdd(double* at, double value) { return atomically(at, [&](double x) { return x + value; }); }
-unsigned atomicInc(unsigned* at, unsigned limit) { return atomically(at, [&](unsigned x) { return x >= limit ? 0 : x + 1; }); }
-int atomicMax(int* at, int value) { return atomically(at, [&](int x) { return std::max(x, value); }); }
-unsigned atomicOr(unsigned* at, unsigned value) { return atomically(at, [&](unsigned x) { return x | value; }); }
-unsigned atomicExch(unsigned* at, unsigned value) { return atomically(at, [&](unsigned) { return value; }); }
+float atomicAdd(float* at, float value)
+{
+    return atomically(at, [&](float x) { return x + value; });
+}
+double atomicAdd(double* at, double value)
+{
+    return atomically(at, [&](double x) { return x + value; });
+}
+unsigned atomicInc(unsigned* at, unsigned limit)
+{
+    return atomically(at, [&](unsigned x) { return x >= limit ? 0 : x + 1; });
+}
+int atomicMax(int* at, int value)
+{
+    return atomically(at, [&](int x) { return std::max(x, value); });
+}
+unsigned atomicOr(unsigned* at, unsigned value)
+{
+    return atomically(at, [&](unsigned x) { return x | value; });
+}
+unsigned atomicExch(unsigned* at, unsigned value)
+{
+    return atomically(at, [&](unsigned) { return value; });
+}
 unsigned atomicCAS(unsigned* at, unsigned expected, unsigned value)
 {
     return atomically(at, [&](unsigned x) { return x == expected ? value : x; });

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA on the CPU, for tests: g++ compiles the unchanged kernel files when a test .cpp includes this header first. One fiber
-// per CUDA thread, one block at a time, one OS thread (a second thread must not launch). Barriers, shuffles and votes count
-// their participants; a test source compiled with -fsanitize=thread (megagraph_shim_test does that; nothing of the sanitizer's
-// library is linked) also reports every load and store to the shadow of shadow.h: races, bad indices, reads before a wait.
-// A fault ends the launch and is thrown on the host's stack as Fault, whose text has kernel, block, thread and source lines.
+// CUDA on the CPU, for tests: g++ compiles the unchanged kernel files when a test .cpp includes this header first. One
+// fiber per CUDA thread, one block at a time, one OS thread (a second thread must not launch). Barriers, shuffles and
+// votes count their participants; a test source compiled with -fsanitize=thread (megagraph_shim_test does that; nothing
+// of the sanitizer's library is linked) also reports every load and store to the shadow of shadow.h: races, bad
+// indices, reads before a wait. A fault ends the launch and is thrown on the host's stack as Fault, whose text has
+// kernel, block, thread and source lines.
 //
-// What kernel files may use is listed in kernels/cuda/launch.h. __shared__ is static thread_local, and its bytes are NaN patterns
-// from the second block on; dynamic shared memory is NaN at the start of every block.
+// What kernel files may use is listed in kernels/cuda/launch.h. __shared__ is static thread_local, and its bytes are
+// NaN patterns from the second block on; dynamic shared memory is NaN at the start of every block.
 #pragma once
 
 #define MEGAGRAPH_CUDA_SHIM 1
@@ -32,27 +33,76 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
 
-struct uint3 { unsigned x, y, z; };
+struct uint3 {
+    unsigned x, y, z;
+};
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-struct __align__(8) float2 { float x, y; };
-struct float3 { float x, y, z; };
-struct __align__(16) float4 { float x, y, z, w; };
-struct __align__(8) int2 { int x, y; };
-struct __align__(16) int4 { int x, y, z, w; };
-struct __align__(8) uint2 { unsigned x, y; };
-struct __align__(16) uint4 { unsigned x, y, z, w; };
-struct __align__(4) ushort2 { unsigned short x, y; };
-struct __align__(16) double2 { double x, y; };
-inline float2 make_float2(float x, float y) { return {x, y}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-inline int2 make_int2(int x, int y) { return {x, y}; }
-inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline double2 make_double2(double x, double y) { return {x, y}; }
+struct __align__(8) float2
+{
+    float x, y;
+};
+struct float3 {
+    float x, y, z;
+};
+struct __align__(16) float4
+{
+    float x, y, z, w;
+};
+struct __align__(8) int2
+{
+    int x, y;
+};
+struct __align__(16) int4
+{
+    int x, y, z, w;
+};
+struct __align__(8) uint2
+{
+    unsigned x, y;
+};
+struct __align__(16) uint4
+{
+    unsigned x, y, z, w;
+};
+struct __align__(4) ushort2
+{
+    unsigned short x, y;
+};
+struct __align__(16) double2
+{
+    double x, y;
+};
+inline float2 make_float2(float x, float y)
+{
+    return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w)
+{
+    return {x, y, z, w};
+}
+inline int2 make_int2(int x, int y)
+{
+    return {x, y};
+}
+inline int4 make_int4(int x, int y, int z, int w)
+{
+    return {x, y, z, w};
+}
+inline uint2 make_uint2(unsigned x, unsigned y)
+{
+    return {x, y};
+}
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
+{
+    return {x, y, z, w};
+}
+inline double2 make_double2(double x, double y)
+{
+    return {x, y};
+}
 
 extern uint3 threadIdx, blockIdx; // of the running fiber
 extern dim3 blockDim, gridDim;
@@ -72,7 +122,8 @@ class Fault : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// In which order fibers and blocks run and when asynchronous work takes effect. Forward and Reversed: async work early / late.
+/// In which order fibers and blocks run and when asynchronous work takes effect. Forward and Reversed: async work early
+/// / late.
 struct Order {
     enum Kind { Forward, Reversed, Random } kind = Forward;
     uint64_t seed = 0;
@@ -148,7 +199,8 @@ template <class T> class Buffer {
 [[noreturn]] void fail(const char* text);
 [[noreturn]] void fail(const std::string& text);
 
-// ---- used by the launch macro --------------------------------------------------------------------------------------------
+// ---- used by the launch macro
+// --------------------------------------------------------------------------------------------
 struct Launch {
     const char* kernel;
     dim3 grid;
@@ -168,17 +220,19 @@ void launch(const char* name, void (*kernel)(P...), dim3 grid, int block, int64_
         std::tuple<std::decay_t<P>...> values;
     } body{kernel, {std::forward<A>(args)...}};
     static_assert((std::is_trivially_copyable_v<P> && ...));
-    run({name, grid, block, sharedBytes, [](const void* b) { std::apply(static_cast<const Body*>(b)->kernel, static_cast<const Body*>(b)->values); },
+    run({name, grid, block, sharedBytes,
+         [](const void* b) { std::apply(static_cast<const Body*>(b)->kernel, static_cast<const Body*>(b)->values); },
          &body, sizeof body});
 }
 
-// ---- used by kernels and by the emulations of primitives.cuh --------------------------------------------------------------
+// ---- used by kernels and by the emulations of primitives.cuh
+// --------------------------------------------------------------
 unsigned char* dynamicShared();
 size_t dynamicSharedBytes();
 int laneId();
 
-/// Every lane of `mask` gives `bytes` (at most 256) and gets a pointer to the 32 lanes' values, `bytes` apart, valid until its
-/// next collective. `what` names the operation in a fault; lanes must agree in what, mask, bytes and line.
+/// Every lane of `mask` gives `bytes` (at most 256) and gets a pointer to the 32 lanes' values, `bytes` apart, valid
+/// until its next collective. `what` names the operation in a fault; lanes must agree in what, mask, bytes and line.
 const unsigned char* gather(const char* what, unsigned mask, const void* value, size_t bytes, MEGAGRAPH_SHIM_PLACE);
 template <class T> const T* gatherOf(const char* what, unsigned mask, const T& value, Place place)
 {
@@ -206,12 +260,14 @@ void commitCopies();
 /// cp.async.wait_group: all but the newest `groupsLeft` groups of this thread have landed.
 void waitCopies(int groupsLeft);
 
-/// Work of this thread that takes effect at once or at its wait, like wgmma. [accumulator, + bytes) must not be touched between.
+/// Work of this thread that takes effect at once or at its wait, like wgmma. [accumulator, + bytes) must not be touched
+/// between.
 void deferRaw(void* accumulator, size_t bytes, void (*call)(const void* work), const void* work, size_t workBytes);
 template <class F> void defer(void* accumulator, size_t bytes, const F& work)
 {
     static_assert(std::is_trivially_copyable_v<F> && sizeof(F) <= 256);
-    deferRaw(accumulator, bytes, [](const void* f) { (*static_cast<const F*>(f))(); }, &work, sizeof(F));
+    deferRaw(
+        accumulator, bytes, [](const void* f) { (*static_cast<const F*>(f))(); }, &work, sizeof(F));
 }
 void deferCommit();
 void deferWait(int groupsLeft);
@@ -229,22 +285,42 @@ void bulkCopy(void* to, const void* from, int bytes, uint64_t* barrier, MEGAGRAP
 void poll(MEGAGRAPH_SHIM_PLACE);
 /// A wait for another block that is not over at once: blocks run one after the other here, so it never ends. A fault.
 [[noreturn]] void waitBlock(MEGAGRAPH_SHIM_PLACE);
-/// Loads and stores that the hooks cannot see (memcpy, builds without hooks). `at` must lie in shared / registered memory.
+/// Loads and stores that the hooks cannot see (memcpy, builds without hooks). `at` must lie in shared / registered
+/// memory.
 void noteShared(const void* at, int bytes, bool write, int line);
 void noteGlobal(const void* at, int bytes, bool write, int line);
 
 } // namespace megagraph::kernels::cuda::shim
 
-// ---- the part of the CUDA language that kernels use ----------------------------------------------------------------------
-inline void __syncthreads(MEGAGRAPH_SHIM_PLACE) { megagraph::kernels::cuda::shim::syncThreads(place); }
-inline int __syncthreads_count(int p, MEGAGRAPH_SHIM_PLACE) { return megagraph::kernels::cuda::shim::syncThreadsVote(0, p, place); }
-inline int __syncthreads_and(int p, MEGAGRAPH_SHIM_PLACE) { return megagraph::kernels::cuda::shim::syncThreadsVote(1, p, place); }
-inline int __syncthreads_or(int p, MEGAGRAPH_SHIM_PLACE) { return megagraph::kernels::cuda::shim::syncThreadsVote(2, p, place); }
-inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, MEGAGRAPH_SHIM_PLACE) { megagraph::kernels::cuda::shim::syncWarp(mask, place); }
+// ---- the part of the CUDA language that kernels use
+// ----------------------------------------------------------------------
+inline void __syncthreads(MEGAGRAPH_SHIM_PLACE)
+{
+    megagraph::kernels::cuda::shim::syncThreads(place);
+}
+inline int __syncthreads_count(int p, MEGAGRAPH_SHIM_PLACE)
+{
+    return megagraph::kernels::cuda::shim::syncThreadsVote(0, p, place);
+}
+inline int __syncthreads_and(int p, MEGAGRAPH_SHIM_PLACE)
+{
+    return megagraph::kernels::cuda::shim::syncThreadsVote(1, p, place);
+}
+inline int __syncthreads_or(int p, MEGAGRAPH_SHIM_PLACE)
+{
+    return megagraph::kernels::cuda::shim::syncThreadsVote(2, p, place);
+}
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, MEGAGRAPH_SHIM_PLACE)
+{
+    megagraph::kernels::cuda::shim::syncWarp(mask, place);
+}
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 inline void __threadfence_system() {}
-inline void __nanosleep(unsigned, MEGAGRAPH_SHIM_PLACE) { megagraph::kernels::cuda::shim::poll(place); }
+inline void __nanosleep(unsigned, MEGAGRAPH_SHIM_PLACE)
+{
+    megagraph::kernels::cuda::shim::poll(place);
+}
 
 namespace megagraph::kernels::cuda::shim {
 /// Value of lane `from` of this lane's segment, own value where `from` is outside (the rules of __shfl_*_sync).
@@ -259,22 +335,26 @@ template <class T> T shuffle(const char* what, unsigned mask, T value, int from,
 template <class T> T __shfl_sync(unsigned mask, T value, int from, int width = 32, MEGAGRAPH_SHIM_PLACE)
 {
     const int lane = megagraph::kernels::cuda::shim::laneId(), base = lane / width * width;
-    return megagraph::kernels::cuda::shim::shuffle("__shfl_sync", mask, value, base + ((from % width) + width) % width, true, place);
+    return megagraph::kernels::cuda::shim::shuffle("__shfl_sync", mask, value, base + ((from % width) + width) % width,
+                                                   true, place);
 }
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, MEGAGRAPH_SHIM_PLACE)
 {
     const int lane = megagraph::kernels::cuda::shim::laneId(), from = lane ^ bits;
-    return megagraph::kernels::cuda::shim::shuffle("__shfl_xor_sync", mask, value, from, from < (lane / width + 1) * width, place);
+    return megagraph::kernels::cuda::shim::shuffle("__shfl_xor_sync", mask, value, from,
+                                                   from < (lane / width + 1) * width, place);
 }
 template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, MEGAGRAPH_SHIM_PLACE)
 {
     const int lane = megagraph::kernels::cuda::shim::laneId(), from = lane - int(delta);
-    return megagraph::kernels::cuda::shim::shuffle("__shfl_up_sync", mask, value, from, from >= lane / width * width, place);
+    return megagraph::kernels::cuda::shim::shuffle("__shfl_up_sync", mask, value, from, from >= lane / width * width,
+                                                   place);
 }
 template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, MEGAGRAPH_SHIM_PLACE)
 {
     const int lane = megagraph::kernels::cuda::shim::laneId(), from = lane + int(delta);
-    return megagraph::kernels::cuda::shim::shuffle("__shfl_down_sync", mask, value, from, from < (lane / width + 1) * width, place);
+    return megagraph::kernels::cuda::shim::shuffle("__shfl_down_sync", mask, value, from,
+                                                   from < (lane / width + 1) * width, place);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, MEGAGRAPH_SHIM_PLACE)
 {
@@ -284,8 +364,14 @@ inline unsigned __ballot_sync(unsigned mask, int predicate, MEGAGRAPH_SHIM_PLACE
         bits |= (mask >> lane & 1) != 0 && all[lane] != 0 ? 1u << lane : 0u;
     return bits;
 }
-inline int __any_sync(unsigned mask, int predicate, MEGAGRAPH_SHIM_PLACE) { return __ballot_sync(mask, predicate, place) != 0; }
-inline int __all_sync(unsigned mask, int predicate, MEGAGRAPH_SHIM_PLACE) { return __ballot_sync(mask, predicate, place) == mask; }
+inline int __any_sync(unsigned mask, int predicate, MEGAGRAPH_SHIM_PLACE)
+{
+    return __ballot_sync(mask, predicate, place) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, MEGAGRAPH_SHIM_PLACE)
+{
+    return __ballot_sync(mask, predicate, place) == mask;
+}
 inline unsigned __reduce_or_sync(unsigned mask, unsigned value, MEGAGRAPH_SHIM_PLACE)
 {
     const unsigned* all = megagraph::kernels::cuda::shim::gatherOf("__reduce_or_sync", mask, value, place);
@@ -295,7 +381,8 @@ inline unsigned __reduce_or_sync(unsigned mask, unsigned value, MEGAGRAPH_SHIM_P
     return bits;
 }
 
-// Atomics are plain operations: one fiber runs at a time. They are not races, so they bypass the shadow (cuda_on_cpu.cpp).
+// Atomics are plain operations: one fiber runs at a time. They are not races, so they bypass the shadow
+// (cuda_on_cpu.cpp).
 int atomicAdd(int* at, int value);
 unsigned atomicAdd(unsigned* at, unsigned value);
 unsigned long long atomicAdd(unsigned long long* at, unsigned long long value);
@@ -307,19 +394,58 @@ unsigned atomicOr(unsigned* at, unsigned value);
 unsigned atomicExch(unsigned* at, unsigned value);
 unsigned atomicCAS(unsigned* at, unsigned expected, unsigned value);
 
-template <class T> inline T __ldg(const T* p) { return *p; }
-template <class T> inline T __ldcg(const T* p) { return *p; }
-template <class T> inline T __ldcs(const T* p) { return *p; }
-template <class T> inline void __stcs(T* p, T value) { *p = value; }
-inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(unsigned(x)); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((uint64_t(a) * b) >> 32); }
-inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
-inline int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
-inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
-inline float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+template <class T> inline T __ldg(const T* p)
+{
+    return *p;
+}
+template <class T> inline T __ldcg(const T* p)
+{
+    return *p;
+}
+template <class T> inline T __ldcs(const T* p)
+{
+    return *p;
+}
+template <class T> inline void __stcs(T* p, T value)
+{
+    *p = value;
+}
+inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+inline int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+inline int __clz(int x)
+{
+    return x == 0 ? 32 : __builtin_clz(unsigned(x));
+}
+inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return unsigned((uint64_t(a) * b) >> 32);
+}
+inline unsigned __float_as_uint(float x)
+{
+    return __builtin_bit_cast(unsigned, x);
+}
+inline int __float_as_int(float x)
+{
+    return __builtin_bit_cast(int, x);
+}
+inline float __uint_as_float(unsigned x)
+{
+    return __builtin_bit_cast(float, x);
+}
+inline float __int_as_float(int x)
+{
+    return __builtin_bit_cast(float, x);
+}
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 {
     const uint64_t both = uint64_t(b) << 32 | a;
@@ -331,21 +457,75 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
     }
     return out;
 }
-inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __log2f(float x) { return std::log2(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-inline size_t __cvta_generic_to_shared(const void* p) { return reinterpret_cast<size_t>(p); }
-inline int min(int a, int b) { return a < b ? a : b; }
-inline int max(int a, int b) { return a > b ? a : b; }
-inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
-inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
-inline int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
-inline long long min(long long a, long long b) { return a < b ? a : b; }
-inline long long max(long long a, long long b) { return a > b ? a : b; }
-inline float min(float a, float b) { return std::fmin(a, b); }
-inline float max(float a, float b) { return std::fmax(a, b); }
+inline float __expf(float x)
+{
+    return std::exp(x);
+}
+inline float __logf(float x)
+{
+    return std::log(x);
+}
+inline float __log2f(float x)
+{
+    return std::log2(x);
+}
+inline float __fdividef(float a, float b)
+{
+    return a / b;
+}
+inline float __frcp_rn(float x)
+{
+    return 1.0f / x;
+}
+inline float __fmaf_rn(float a, float b, float c)
+{
+    return std::fma(a, b, c);
+}
+inline float rsqrtf(float x)
+{
+    return 1.0f / std::sqrt(x);
+}
+inline size_t __cvta_generic_to_shared(const void* p)
+{
+    return reinterpret_cast<size_t>(p);
+}
+inline int min(int a, int b)
+{
+    return a < b ? a : b;
+}
+inline int max(int a, int b)
+{
+    return a > b ? a : b;
+}
+inline unsigned min(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+inline unsigned max(unsigned a, unsigned b)
+{
+    return a > b ? a : b;
+}
+inline int64_t min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+inline int64_t max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+inline long long min(long long a, long long b)
+{
+    return a < b ? a : b;
+}
+inline long long max(long long a, long long b)
+{
+    return a > b ? a : b;
+}
+inline float min(float a, float b)
+{
+    return std::fmin(a, b);
+}
+inline float max(float a, float b)
+{
+    return std::fmax(a, b);
+}

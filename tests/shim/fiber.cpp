@@ -83,7 +83,8 @@ void arrived([[maybe_unused]] Context& from)
 unsigned char* newStack()
 {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
-    void* p = mmap(nullptr, kStackBytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        mmap(nullptr, kStackBytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         throw std::bad_alloc();
     mprotect(p, page, PROT_NONE);

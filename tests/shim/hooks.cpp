@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What g++ -fsanitize=thread calls for every load and store. The sanitizer's own library is not linked: the calls end in the
-// shadow of the shim, and do nothing while no CUDA thread runs.
+// What g++ -fsanitize=thread calls for every load and store. The sanitizer's own library is not linked: the calls end
+// in the shadow of the shim, and do nothing while no CUDA thread runs.
 #include "tests/shim/shadow.h"
 
 namespace shadow = megagraph::kernels::cuda::shim::shadow;
@@ -17,32 +17,53 @@ inline void report(const void* at, size_t bytes, bool write, const void* returnA
 }
 } // namespace
 
-#define MEGAGRAPH_HOOK(name, bytes, write)                                                                                       \
-    void name(void* at)                                                                                                          \
-    {                                                                                                                            \
-        report(at, bytes, write, __builtin_return_address(0));                                                                   \
+#define MEGAGRAPH_HOOK(name, bytes, write)                                                                             \
+    void name(void* at)                                                                                                \
+    {                                                                                                                  \
+        report(at, bytes, write, __builtin_return_address(0));                                                         \
     }
-#define MEGAGRAPH_HOOKS(bytes)                                                                                                   \
-    MEGAGRAPH_HOOK(__tsan_read##bytes, bytes, false)                                                                             \
-    MEGAGRAPH_HOOK(__tsan_write##bytes, bytes, true)                                                                             \
-    MEGAGRAPH_HOOK(__tsan_unaligned_read##bytes, bytes, false)                                                                   \
+#define MEGAGRAPH_HOOKS(bytes)                                                                                         \
+    MEGAGRAPH_HOOK(__tsan_read##bytes, bytes, false)                                                                   \
+    MEGAGRAPH_HOOK(__tsan_write##bytes, bytes, true)                                                                   \
+    MEGAGRAPH_HOOK(__tsan_unaligned_read##bytes, bytes, false)                                                         \
     MEGAGRAPH_HOOK(__tsan_unaligned_write##bytes, bytes, true)
 // std::atomic and the counters of shared pointers in host code of the same source
-#define MEGAGRAPH_ATOMICS(bits, T)                                                                                               \
-    T __tsan_atomic##bits##_load(const volatile T* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }                    \
-    void __tsan_atomic##bits##_store(volatile T* at, T v, int) { __atomic_store_n(at, v, __ATOMIC_SEQ_CST); }                    \
-    T __tsan_atomic##bits##_exchange(volatile T* at, T v, int) { return __atomic_exchange_n(at, v, __ATOMIC_SEQ_CST); }          \
-    T __tsan_atomic##bits##_fetch_add(volatile T* at, T v, int) { return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST); }          \
-    T __tsan_atomic##bits##_fetch_sub(volatile T* at, T v, int) { return __atomic_fetch_sub(at, v, __ATOMIC_SEQ_CST); }          \
-    T __tsan_atomic##bits##_fetch_or(volatile T* at, T v, int) { return __atomic_fetch_or(at, v, __ATOMIC_SEQ_CST); }            \
-    T __tsan_atomic##bits##_fetch_and(volatile T* at, T v, int) { return __atomic_fetch_and(at, v, __ATOMIC_SEQ_CST); }          \
-    int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T v, int, int)                               \
-    {                                                                                                                            \
-        return __atomic_compare_exchange_n(at, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                          \
-    }                                                                                                                            \
-    int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T v, int, int)                                 \
-    {                                                                                                                            \
-        return __atomic_compare_exchange_n(at, expected, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                           \
+#define MEGAGRAPH_ATOMICS(bits, T)                                                                                     \
+    T __tsan_atomic##bits##_load(const volatile T* at, int)                                                            \
+    {                                                                                                                  \
+        return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                                  \
+    }                                                                                                                  \
+    void __tsan_atomic##bits##_store(volatile T* at, T v, int)                                                         \
+    {                                                                                                                  \
+        __atomic_store_n(at, v, __ATOMIC_SEQ_CST);                                                                     \
+    }                                                                                                                  \
+    T __tsan_atomic##bits##_exchange(volatile T* at, T v, int)                                                         \
+    {                                                                                                                  \
+        return __atomic_exchange_n(at, v, __ATOMIC_SEQ_CST);                                                           \
+    }                                                                                                                  \
+    T __tsan_atomic##bits##_fetch_add(volatile T* at, T v, int)                                                        \
+    {                                                                                                                  \
+        return __atomic_fetch_add(at, v, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    T __tsan_atomic##bits##_fetch_sub(volatile T* at, T v, int)                                                        \
+    {                                                                                                                  \
+        return __atomic_fetch_sub(at, v, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    T __tsan_atomic##bits##_fetch_or(volatile T* at, T v, int)                                                         \
+    {                                                                                                                  \
+        return __atomic_fetch_or(at, v, __ATOMIC_SEQ_CST);                                                             \
+    }                                                                                                                  \
+    T __tsan_atomic##bits##_fetch_and(volatile T* at, T v, int)                                                        \
+    {                                                                                                                  \
+        return __atomic_fetch_and(at, v, __ATOMIC_SEQ_CST);                                                            \
+    }                                                                                                                  \
+    int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T v, int, int)                      \
+    {                                                                                                                  \
+        return __atomic_compare_exchange_n(at, expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                \
+    }                                                                                                                  \
+    int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T v, int, int)                        \
+    {                                                                                                                  \
+        return __atomic_compare_exchange_n(at, expected, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                 \
     }
 
 extern "C" {

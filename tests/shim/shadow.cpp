@@ -126,10 +126,11 @@ std::string nameOf(const void* at)
     return "unknown memory";
 }
 
-[[noreturn]] void race(const void* at, const char* mine, Where here, const char* other, int thread, Where there, const char* note)
+[[noreturn]] void race(const void* at, const char* mine, Where here, const char* other, int thread, Where there,
+                       const char* note)
 {
-    fail(std::string("race on ") + nameOf(at) + ": " + mine + " at " + text(here) + ", thread " + std::to_string(thread) + " " + other +
-         " at " + text(there) + ", " + note);
+    fail(std::string("race on ") + nameOf(at) + ": " + mine + " at " + text(here) + ", thread " +
+         std::to_string(thread) + " " + other + " at " + text(there) + ", " + note);
 }
 
 constexpr const char* kNoBarrier = "no barrier between";
@@ -139,8 +140,8 @@ void checkCell(Cell& c, const void* at, bool write, Where where, bool global)
 {
     const int me = running.thread;
     if (c.inFlight != 0)
-        fail("touches " + nameOf(at) + " at " + text(where) + " before the wait for the copy that thread " + std::to_string(c.writer) +
-             " started at " + text(c.writePlace));
+        fail("touches " + nameOf(at) + " at " + text(where) + " before the wait for the copy that thread " +
+             std::to_string(c.writer) + " started at " + text(c.writePlace));
     if (global && !blockSynchronises) {
         if (c.writeBlock >= launchSerial && c.writeBlock != blockSerial && c.writeClock != 0)
             race(at, write ? "written" : "read", where, "writes", c.writer, c.writePlace, kOtherBlock);
@@ -172,8 +173,9 @@ void sharedCells(const unsigned char* p, size_t bytes, Cell*& cells, const char*
     const bool dynamic = dynamicShared.holds(p);
     const Range& range = dynamic ? dynamicShared : staticShared;
     if (!range.holds(p) || size_t(range.end - p) < bytes)
-        fail(std::string(op) + ": " + std::to_string(bytes) + " bytes at " + nameOf(p) + " reach outside of shared memory (" +
-             std::to_string(dynamicShared.end - dynamicShared.begin) + " bytes dynamic) at " + text(where));
+        fail(std::string(op) + ": " + std::to_string(bytes) + " bytes at " + nameOf(p) +
+             " reach outside of shared memory (" + std::to_string(dynamicShared.end - dynamicShared.begin) +
+             " bytes dynamic) at " + text(where));
     if (!dynamic && staticCells == nullptr)
         staticCells = std::make_unique<Cells>(size_t(staticShared.end - staticShared.begin));
     cells = (dynamic ? dynamicCells : staticCells)->at(size_t(p - range.begin));
@@ -202,8 +204,8 @@ Global* findGlobal(const unsigned char* p)
     } else if (it != globals().end()) {
         nearest = std::to_string(it->first - p) + " bytes before '" + it->second.name + "'";
     }
-    fail(std::string("bad address: ") + (write ? "writes " : "reads ") + std::to_string(bytes) + " bytes that are in no registered buffer at " +
-         text(where) + "; " + nearest);
+    fail(std::string("bad address: ") + (write ? "writes " : "reads ") + std::to_string(bytes) +
+         " bytes that are in no registered buffer at " + text(where) + "; " + nearest);
 }
 
 } // namespace
@@ -221,7 +223,8 @@ std::string text(Where where)
         return "line " + std::to_string(where & ~kLineMark);
     // one byte back: into the call, not behind it. -i: the functions it was inlined into
     char command[128];
-    std::snprintf(command, sizeof command, "addr2line -s -i -e /proc/%d/exe 0x%x 2>/dev/null", int(getpid()), unsigned(where - 1));
+    std::snprintf(command, sizeof command, "addr2line -s -i -e /proc/%d/exe 0x%x 2>/dev/null", int(getpid()),
+                  unsigned(where - 1));
     std::string out;
     if (FILE* pipe = popen(command, "r")) {
         char line[256];
@@ -356,7 +359,8 @@ void access(const void* at, size_t bytes, bool write, Where where)
         if (running.accumulators != nullptr) {
             for (const Range& r : *running.accumulators) {
                 if (p < r.end && p + bytes > r.begin)
-                    fail("touches an accumulator at " + text(where) + " before the wait for the product that adds to it");
+                    fail("touches an accumulator at " + text(where) +
+                         " before the wait for the product that adds to it");
             }
         }
         return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory checker behind cuda_on_cpu.h: which thread last wrote and read each byte of shared memory (each pair of bytes of
-// global memory), at which clock, and whether barriers order two touches. Vector clocks, so that warp, named and memory
-// barriers count for their participants only; shuffles, votes and matrix products order nothing, as in the CUDA guide.
-// Not for several OS threads. Compiled without instrumentation; used by cuda_on_cpu.cpp alone.
+// The memory checker behind cuda_on_cpu.h: which thread last wrote and read each byte of shared memory (each pair of
+// bytes of global memory), at which clock, and whether barriers order two touches. Vector clocks, so that warp, named
+// and memory barriers count for their participants only; shuffles, votes and matrix products order nothing, as in the
+// CUDA guide. Not for several OS threads. Compiled without instrumentation; used by cuda_on_cpu.cpp alone.
 #pragma once
 
 #include <cstddef>
@@ -63,8 +63,8 @@ void acquire(int thread, const Clocks& from);
 void access(const void* at, size_t bytes, bool write, Where where);
 void accessShared(const void* at, size_t bytes, bool write, Where where);
 void accessGlobal(const void* at, size_t bytes, bool write, Where where);
-/// An asynchronous copy into shared memory is under way / has landed; writtenNow: it counts as written by the running thread
-/// at its present clock, not when the copy started.
+/// An asynchronous copy into shared memory is under way / has landed; writtenNow: it counts as written by the running
+/// thread at its present clock, not when the copy started.
 void takeOff(const void* at, size_t bytes, Where where);
 void land(const void* at, size_t bytes, bool writtenNow);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shim itself: little kernels that are right pass under every order of fibers, planted faults are caught, each with the
-// kernel, the block, the thread and the line.
+// The shim itself: little kernels that are right pass under every order of fibers, planted faults are caught, each with
+// the kernel, the block, the thread and the line.
 #include "tests/shim/cuda_on_cpu.h"
 
 #include "kernels/cuda/launch.h"
@@ -11,7 +11,8 @@
 namespace megagraph::kernels::cuda {
 namespace {
 
-// ---- right kernels --------------------------------------------------------------------------------------------------------
+// ---- right kernels
+// --------------------------------------------------------------------------------------------------------
 constexpr int kThreads = 128;
 
 __global__ void reduceBlocks(const float* x, int64_t count, float* sums)
@@ -50,7 +51,8 @@ __global__ void scanWarps(const int* x, int* y)
     const int lane = int(threadIdx.x) % 32;
     int sum = x[blockIdx.x * blockDim.x + threadIdx.x];
     for (int step = 1; step < 32; step *= 2) {
-        const int below = __shfl_xor_sync(0xFFFFFFFFu, sum, 0) - sum + __shfl_sync(0xFFFFFFFFu, sum, lane - step < 0 ? lane : lane - step);
+        const int below = __shfl_xor_sync(0xFFFFFFFFu, sum, 0) - sum +
+                          __shfl_sync(0xFFFFFFFFu, sum, lane - step < 0 ? lane : lane - step);
         sum += lane >= step ? below : 0;
     }
     y[blockIdx.x * blockDim.x + threadIdx.x] = sum;
@@ -144,7 +146,8 @@ __global__ void bulk(const float* x, float* y, int tiles)
     y[threadIdx.x] = sum;
 }
 
-// ---- planted faults -------------------------------------------------------------------------------------------------------
+// ---- planted faults
+// -------------------------------------------------------------------------------------------------------
 __global__ void skipsBarrier()
 {
     if (threadIdx.x != 5)
@@ -254,7 +257,8 @@ __global__ void writesAfterReads(int* y)
     y[threadIdx.x] = next;
 }
 
-// ---- helpers --------------------------------------------------------------------------------------------------------------
+// ---- helpers
+// --------------------------------------------------------------------------------------------------------------
 void* const kStream = nullptr;
 
 template <class F> void underAllOrders(F&& body)
@@ -276,7 +280,8 @@ template <class F> void expectFault(const std::vector<std::string>& words, F&& b
             ADD_FAILURE() << "no fault was noticed";
         } catch (const shim::Fault& fault) {
             for (const std::string& word : words)
-                EXPECT_NE(std::string(fault.what()).find(word), std::string::npos) << word << " is not in: " << fault.what();
+                EXPECT_NE(std::string(fault.what()).find(word), std::string::npos)
+                    << word << " is not in: " << fault.what();
         }
     });
 }
@@ -294,8 +299,8 @@ std::vector<int> rampInts(size_t count)
     return x;
 }
 
-#define MEGAGRAPH_NEEDS_SHADOW()                                                                                                 \
-    if (!shim::shadowCompiled())                                                                                                 \
+#define MEGAGRAPH_NEEDS_SHADOW()                                                                                       \
+    if (!shim::shadowCompiled())                                                                                       \
     GTEST_SKIP() << "loads and stores are not instrumented together with the address sanitizer"
 
 TEST(Shim, ReducesUnderEveryOrder)
@@ -303,7 +308,8 @@ TEST(Shim, ReducesUnderEveryOrder)
     underAllOrders([] {
         shim::Buffer<float> x(ramp(300), "x", true), sums(3, "sums");
         MEGAGRAPH_LAUNCH(reduceBlocks, 3, kThreads, 0, kStream, x.data(), int64_t(300), sums.data());
-        EXPECT_EQ(sums.values(), (std::vector<float>{128 * 129 / 2, 128 * 128 + 128 * 129 / 2, 44 * 256 + 44 * 45 / 2}));
+        EXPECT_EQ(sums.values(),
+                  (std::vector<float>{128 * 129 / 2, 128 * 128 + 128 * 129 / 2, 44 * 256 + 44 * 45 / 2}));
         EXPECT_TRUE(sums.guardsIntact());
     });
 }
@@ -312,7 +318,7 @@ TEST(Shim, TransposesUnderEveryOrder)
 {
     underAllOrders([] {
         shim::Buffer<float> x(ramp(40 * 21), "x", true), y(40 * 21, "y");
-        const auto *from = x.data();
+        const auto* from = x.data();
         auto* to = y.data();
         MEGAGRAPH_LAUNCH((transpose<false>), 6, 256, 16 * 17 * 4, kStream, from, to, 40, 21);
         const std::vector<float> got = y.values();
@@ -405,24 +411,28 @@ TEST(ShimFaults, AThreadThatSkipsABarrierIsNamed)
 
 TEST(ShimFaults, BarriersOfTwoBranchesDoNotMeet)
 {
-    expectFault({"twoBarriers", "others wait at __syncthreads shim_test.cpp:"}, [] { MEGAGRAPH_LAUNCH(twoBarriers, 1, 32, 0, kStream); });
+    expectFault({"twoBarriers", "others wait at __syncthreads shim_test.cpp:"},
+                [] { MEGAGRAPH_LAUNCH(twoBarriers, 1, 32, 0, kStream); });
 }
 
 TEST(ShimFaults, ShufflesNeedExactlyTheLanesOfTheirMask)
 {
     shim::Buffer<int> y(32, "y");
     int* to = y.data();
-    expectFault({"shuffleWithoutLane", "__shfl_sync shim_test.cpp:"}, [&] { MEGAGRAPH_LAUNCH(shuffleWithoutLane, 1, 32, 0, kStream, to); });
+    expectFault({"shuffleWithoutLane", "__shfl_sync shim_test.cpp:"},
+                [&] { MEGAGRAPH_LAUNCH(shuffleWithoutLane, 1, 32, 0, kStream, to); });
     expectFault({"shuffleFromOutside", "reads lane 9, which is not in the mask"},
                 [&] { MEGAGRAPH_LAUNCH(shuffleFromOutside, 1, 32, 0, kStream, to); });
-    expectFault({"shufflesThatDiffer", "__shfl_sync", "__ballot_sync"}, [&] { MEGAGRAPH_LAUNCH(shufflesThatDiffer, 1, 32, 0, kStream, to); });
+    expectFault({"shufflesThatDiffer", "__shfl_sync", "__ballot_sync"},
+                [&] { MEGAGRAPH_LAUNCH(shufflesThatDiffer, 1, 32, 0, kStream, to); });
     expectFault({"scanWarps", "lane 31"}, [&] { MEGAGRAPH_LAUNCH(scanWarps, 1, 31, 0, kStream, to, to); });
 }
 
 TEST(ShimFaults, NamedBarriersCountTheirThreads)
 {
     expectFault({"surplusArrival", "surplus"}, [] { MEGAGRAPH_LAUNCH(surplusArrival, 1, 64, 0, kStream); });
-    expectFault({"incompleteBarrier", "32 of 64 threads"}, [] { MEGAGRAPH_LAUNCH(incompleteBarrier, 1, 64, 0, kStream); });
+    expectFault({"incompleteBarrier", "32 of 64 threads"},
+                [] { MEGAGRAPH_LAUNCH(incompleteBarrier, 1, 64, 0, kStream); });
 }
 
 TEST(ShimFaults, AMissingBarrierIsARace)
@@ -440,7 +450,8 @@ TEST(ShimFaults, AWriteAfterAReadIsARace)
     MEGAGRAPH_NEEDS_SHADOW();
     shim::Buffer<int> y(64, "y");
     int* to = y.data();
-    expectFault({"race on a __shared__ variable", "no barrier between"}, [&] { MEGAGRAPH_LAUNCH(writesAfterReads, 1, 64, 0, kStream, to); });
+    expectFault({"race on a __shared__ variable", "no barrier between"},
+                [&] { MEGAGRAPH_LAUNCH(writesAfterReads, 1, 64, 0, kStream, to); });
 }
 
 TEST(ShimFaults, AMissingWaitIsCaughtForCopies)
@@ -449,9 +460,12 @@ TEST(ShimFaults, AMissingWaitIsCaughtForCopies)
     shim::Buffer<float> x(ramp(5 * 128), "x", true), y(32, "y");
     const float* from = x.data();
     float* to = y.data();
-    expectFault({"copiesWithoutWait", "before the wait for the copy"}, [&] { MEGAGRAPH_LAUNCH(copiesWithoutWait, 1, 32, 512, kStream, from, to); });
-    expectFault({"waitsButNoBarrier", "dynamic shared memory"}, [&] { MEGAGRAPH_LAUNCH(waitsButNoBarrier, 1, 32, 512, kStream, from, to); });
-    expectFault({"staged<true>", "before the wait for the copy"}, [&] { MEGAGRAPH_LAUNCH((staged<true>), 1, 32, 1024, kStream, from, to, 5); });
+    expectFault({"copiesWithoutWait", "before the wait for the copy"},
+                [&] { MEGAGRAPH_LAUNCH(copiesWithoutWait, 1, 32, 512, kStream, from, to); });
+    expectFault({"waitsButNoBarrier", "dynamic shared memory"},
+                [&] { MEGAGRAPH_LAUNCH(waitsButNoBarrier, 1, 32, 512, kStream, from, to); });
+    expectFault({"staged<true>", "before the wait for the copy"},
+                [&] { MEGAGRAPH_LAUNCH((staged<true>), 1, 32, 1024, kStream, from, to, 5); });
 }
 
 TEST(ShimFaults, AMissingWaitIsCaughtForNamedBarriersAndAccumulators)
@@ -463,7 +477,8 @@ TEST(ShimFaults, AMissingWaitIsCaughtForNamedBarriersAndAccumulators)
     expectFault({"pipeline<true>"}, [&] { MEGAGRAPH_LAUNCH((pipeline<true>), 1, 64, 256, kStream, from, to, 2); });
     shim::Buffer<float> sums(32, "sums");
     float* s = sums.data();
-    expectFault({"accumulator", "before the wait"}, [&] { MEGAGRAPH_LAUNCH(accumulatorTooEarly, 1, 32, 0, kStream, s); });
+    expectFault({"accumulator", "before the wait"},
+                [&] { MEGAGRAPH_LAUNCH(accumulatorTooEarly, 1, 32, 0, kStream, s); });
 }
 
 TEST(ShimFaults, BadIndicesNameTheBufferAndTheDistance)
@@ -474,8 +489,10 @@ TEST(ShimFaults, BadIndicesNameTheBufferAndTheDistance)
     int* to = y.data();
     expectFault({"kernel reads", "bad address: reads 4 bytes", "0 bytes behind 'x'"},
                 [&] { MEGAGRAPH_LAUNCH(reads, 1, 1, 0, kStream, from, to, int64_t(10)); });
-    expectFault({"bad address: reads 4 bytes", "4 bytes before 'x'"}, [&] { MEGAGRAPH_LAUNCH(reads, 1, 1, 0, kStream, from, to, int64_t(-1)); });
-    expectFault({"kernel writes", "bad address: writes 4 bytes", "behind 'y'"}, [&] { MEGAGRAPH_LAUNCH(writes, 1, 1, 0, kStream, to, int64_t(64)); });
+    expectFault({"bad address: reads 4 bytes", "4 bytes before 'x'"},
+                [&] { MEGAGRAPH_LAUNCH(reads, 1, 1, 0, kStream, from, to, int64_t(-1)); });
+    expectFault({"kernel writes", "bad address: writes 4 bytes", "behind 'y'"},
+                [&] { MEGAGRAPH_LAUNCH(writes, 1, 1, 0, kStream, to, int64_t(64)); });
     int* input = x.data();
     expectFault({"writes to 'x', an input"}, [&] { MEGAGRAPH_LAUNCH(writes, 1, 1, 0, kStream, input, int64_t(0)); });
     expectFault({"readsBehindShared"}, [&] { MEGAGRAPH_LAUNCH(readsBehindShared, 1, 64, 128, kStream, to); });
@@ -486,8 +503,10 @@ TEST(ShimFaults, ThreadsAndBlocksDoNotShareAWordOfGlobalMemory)
     MEGAGRAPH_NEEDS_SHADOW();
     shim::Buffer<int> y(64, "y");
     int* to = y.data();
-    expectFault({"race on 'y' byte 0", "no barrier between"}, [&] { MEGAGRAPH_LAUNCH(writesAll, 1, 32, 0, kStream, to); });
-    expectFault({"race on 'y' byte 0", "in another block"}, [&] { MEGAGRAPH_LAUNCH(blocksShareAWord, 2, 1, 0, kStream, to); });
+    expectFault({"race on 'y' byte 0", "no barrier between"},
+                [&] { MEGAGRAPH_LAUNCH(writesAll, 1, 32, 0, kStream, to); });
+    expectFault({"race on 'y' byte 0", "in another block"},
+                [&] { MEGAGRAPH_LAUNCH(blocksShareAWord, 2, 1, 0, kStream, to); });
 }
 
 TEST(ShimFaults, TheNextLaunchIsSoundAfterAFault)
