@@ -6,6 +6,7 @@
 #include "kernels/cuda/attention_backward.cu"
 #include "kernels/cuda/attention_forward.cu"
 #include "kernels/cuda/attention_ops.cu"
+#include "kernels/cuda/edge_attention.cu"
 #include "kernels/cuda/module.cu"
 
 #include "tests/shim/attention_cuda_cases.h"
