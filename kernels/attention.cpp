@@ -40,14 +40,17 @@ cpu::DenseCall describe(const AttentionShape& shape)
     return call;
 }
 
-/// Units of the scores. fp32: q carries the whole scale. Pairs: q is rounded to bf16, so it carries a sign and a power of two
-/// only, and the rest, a factor in [1, 2), meets the fp32 scores.
+/// Units of the scores. fp32: q carries the whole scale. Pairs: q' is bf16 again, so that it can carry a sign and a power of
+/// two only; the rest meets the fp32 scores. The usual scale leaves q as it is.
 void setUnits(cpu::DenseCall& call, bool pairs)
 {
     const double scale = call.scale * 1.4426950408889634;
     call.queryFactor = float(scale);
     call.scoreFactor = 1.0f;
-    if (pairs && scale != 0) {
+    if (pairs && scale > 1e-6 && scale < 1e6) {
+        call.queryFactor = 1.0f;
+        call.scoreFactor = float(scale);
+    } else if (pairs && scale != 0) {
         int exponent = 0;
         const double fraction = std::frexp(std::fabs(scale), &exponent); // [0.5, 1)
         call.queryFactor = float(std::copysign(std::ldexp(1.0, exponent - 1), scale));

@@ -6,26 +6,70 @@
 #include <cstdlib>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace megagraph::kernels::cpu {
 
 extern const CpuKernels portableKernels;
 #if defined(__x86_64__)
 extern const CpuKernels avx2Kernels;
 extern const CpuKernels avx512Kernels;
+extern const DenseKernels avx512bf16Pairs;
+extern const DenseKernels amxbf16Pairs;
 #endif
 
 namespace {
 
 #if defined(__x86_64__)
-const std::array<const CpuKernels*, 3> kSets{&avx512Kernels, &avx2Kernels, &portableKernels};
+bool dotsSupported()
+{
+    return avx512Kernels.supported() && __builtin_cpu_supports("avx512bf16");
+}
+
+/// The CPU has AMX tiles and bf16 products, and the kernel grants the tile registers to this process.
+bool tilesSupported()
+{
+    constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18; // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!dotsSupported() || __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kAmxBf16) == 0 || (d & kAmxTile) == 0)
+        return false;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+/// The set avx512 with products of bf16 pairs.
+CpuKernels withPairs(const char* name, bool (*supported)(), const DenseKernels& pairs)
+{
+    CpuKernels set = avx512Kernels;
+    set.name = name;
+    set.supported = supported;
+    set.pairs = &pairs;
+    return set;
+}
+
+std::span<const CpuKernels* const> sets()
+{
+    static const CpuKernels tiles = withPairs("amxbf16", tilesSupported, amxbf16Pairs);
+    static const CpuKernels dots = withPairs("avx512bf16", dotsSupported, avx512bf16Pairs);
+    static const std::array<const CpuKernels*, 5> all{&tiles, &dots, &avx512Kernels, &avx2Kernels, &portableKernels};
+    return all;
+}
 #else
-const std::array<const CpuKernels*, 1> kSets{&portableKernels};
+std::span<const CpuKernels* const> sets()
+{
+    static const std::array<const CpuKernels*, 1> all{&portableKernels};
+    return all;
+}
 #endif
 
 std::string names()
 {
     std::string list;
-    for (const CpuKernels* set : kSets) {
+    for (const CpuKernels* set : sets()) {
         if (set->supported())
             list += (list.empty() ? "" : ", ") + std::string(set->name);
     }
@@ -34,7 +78,7 @@ std::string names()
 
 Result<const CpuKernels*> find(std::string_view name, std::string_view place)
 {
-    for (const CpuKernels* set : kSets) {
+    for (const CpuKernels* set : sets()) {
         if (name == set->name && set->supported())
             return set;
     }
@@ -48,7 +92,7 @@ const CpuKernels* choose()
         if (auto forced = find(name, "MEGAGRAPH_CPU_KERNELS"); forced.ok())
             return *forced;
     }
-    for (const CpuKernels* set : kSets) {
+    for (const CpuKernels* set : sets()) {
         if (set->supported())
             return set;
     }
@@ -65,7 +109,7 @@ std::atomic<const CpuKernels*>& current()
 
 std::span<const CpuKernels* const> allKernels()
 {
-    return kSets;
+    return sets();
 }
 
 const CpuKernels& kernels()

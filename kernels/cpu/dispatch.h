@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One set of CPU kernels per instruction set and the choice between them. The choice is made once per process: the first set
-// that the machine supports in the order avx512, avx2, portable; MEGAGRAPH_CPU_KERNELS=name forces one. Thread-safe.
+// that the machine supports in the order amxbf16, avx512bf16, avx512, avx2, portable; MEGAGRAPH_CPU_KERNELS=name forces one. The
+// first two differ from avx512 in dense attention on bf16 tensors only. Thread-safe.
 #pragma once
 
 #include "core/result.h"

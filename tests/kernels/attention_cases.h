@@ -41,15 +41,15 @@ inline std::vector<double> widened(const std::vector<float>& values)
 /// Output buffer of NaN (or zeros for +=) between guard words that must survive.
 template <class T> class Guarded {
   public:
-    explicit Guarded(size_t count, T fill = std::numeric_limits<T>::quiet_NaN()) : count_(count), storage_(count + 2 * kGuard, T(12345))
+    explicit Guarded(size_t count, T fill = std::numeric_limits<T>::quiet_NaN()) : count_(count), storage_(count + 2 * kGuard, guard())
     {
         std::fill(storage_.begin() + kGuard, storage_.end() - kGuard, fill);
     }
     ~Guarded()
     {
         for (size_t i = 0; i < kGuard; ++i) {
-            EXPECT_EQ(storage_[i], T(12345)) << "guard word before the buffer was overwritten";
-            EXPECT_EQ(storage_[storage_.size() - 1 - i], T(12345)) << "guard word behind the buffer was overwritten";
+            EXPECT_EQ(toDouble(storage_[i]), toDouble(guard())) << "guard word before the buffer was overwritten";
+            EXPECT_EQ(toDouble(storage_[storage_.size() - 1 - i]), toDouble(guard())) << "guard word behind the buffer was overwritten";
         }
     }
     T* data() { return storage_.data() + kGuard; }
@@ -58,6 +58,15 @@ template <class T> class Guarded {
 
   private:
     static constexpr size_t kGuard = 32;
+    static T guard()
+    {
+        if constexpr (std::is_same_v<T, Bfloat16>)
+            return toBfloat16(12352.0f);
+        else
+            return T(12345);
+    }
+    static double toDouble(double x) { return x; }
+    static double toDouble(Bfloat16 x) { return double(toFloat(x)); }
     size_t count_;
     std::vector<T> storage_;
 };
@@ -371,31 +380,74 @@ inline std::unique_ptr<Block> blockOf(const Problem& p, Range rows, Range keys)
     return b;
 }
 
-/// Forward, delta, backward of one block; gradients start at zero.
-inline Fast runFast(const Problem& p, Range rows, Range keys, const ParallelFor& parallel, bool backward = true)
+template <class T> std::vector<T> asElements(const std::vector<float>& values)
+{
+    if constexpr (std::is_same_v<T, float>) {
+        return values;
+    } else {
+        std::vector<Bfloat16> out(values.size());
+        std::transform(values.begin(), values.end(), out.begin(), [](float x) { return toBfloat16(x); });
+        return out;
+    }
+}
+template <class T> std::vector<float> asFloats(const std::vector<T>& values)
+{
+    std::vector<float> out(values.size());
+    std::transform(values.begin(), values.end(), out.begin(), [](T x) { return toFloat(x); });
+    return out;
+}
+template <class T> constexpr Element elementOf()
+{
+    return std::is_same_v<T, float> ? Element::Fp32 : Element::Bf16;
+}
+
+/// q, k, v, dO of a block in elements of T. Views of a block must be contiguous.
+template <class T> struct Tensors {
+    std::vector<T> q, k, v, dO;
+    int64_t queries, keys;
+    int32_t heads, dim;
+
+    Tensors(const Problem& p, Range rows, Range range)
+        : queries(rows.size()), keys(range.size()), heads(p.heads), dim(p.dim)
+    {
+        const int64_t width = int64_t(p.heads) * p.dim;
+        q = asElements<T>(slice(p.q, rows, width));
+        k = asElements<T>(slice(p.k, range, width));
+        v = asElements<T>(slice(p.v, range, width));
+        dO = asElements<T>(slice(p.dO, rows, width));
+    }
+    HeadView<const T> rows(const std::vector<T>& x) const { return contiguousHeads(x.data(), queries, heads, dim); }
+    HeadView<const T> columns(const std::vector<T>& x) const { return contiguousHeads(x.data(), keys, heads, dim); }
+};
+
+/// Forward, delta, backward of one block in elements of T; gradients start at zero.
+template <class T = float>
+Fast runFast(const Problem& p, Range rows, Range keys, const ParallelFor& parallel, bool backward = true)
 {
     const auto b = blockOf(p, rows, keys);
+    const Tensors<T> t(p, rows, keys);
     const size_t qn = size_t(rows.size()) * size_t(p.heads * p.dim), kn = size_t(keys.size()) * size_t(p.heads * p.dim);
     Fast out;
-    Guarded<float> o(qn), lse(size_t(p.heads) * size_t(rows.size()));
+    Guarded<T> o(qn, asElements<T>({std::numeric_limits<float>::quiet_NaN()})[0]);
+    Guarded<float> lse(size_t(p.heads) * size_t(rows.size()));
     {
-        Workspace space(attentionForwardWorkspace(b->shape, parallel.slots()));
-        const auto done = attentionForward(b->shape, b->q, b->k, b->v, b->bias, p.dropout,
+        Workspace space(attentionForwardWorkspace(b->shape, parallel.slots(), elementOf<T>()));
+        const auto done = attentionForward(b->shape, t.rows(t.q), t.columns(t.k), t.columns(t.v), b->bias, p.dropout,
                                            contiguousHeads(o.data(), rows.size(), p.heads, p.dim), lse.data(), space.get(), parallel);
         EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
     }
-    out.o = o.values();
+    out.o = asFloats(o.values());
     out.lse = lse.values();
     if (!backward)
         return out;
     std::vector<float> delta(size_t(p.heads) * size_t(rows.size()));
-    attentionDelta(contiguousHeads<const float>(o.data(), rows.size(), p.heads, p.dim), b->dO, delta.data());
+    attentionDelta(contiguousHeads<const T>(o.data(), rows.size(), p.heads, p.dim), t.rows(t.dO), delta.data());
     Guarded<float> dq(qn, 0), dk(kn, 0), dv(kn, 0);
     const size_t bins = size_t(p.heads) * size_t(p.world->classes);
     Guarded<double> partials(bins * size_t(p.kvSplits), 0);
-    Workspace space(attentionBackwardWorkspace(b->shape, parallel.slots()));
-    const auto done = attentionBackward(b->shape, b->q, b->k, b->v, b->dO, lse.data(), delta.data(), b->bias, p.dropout, dq.data(),
-                                        dk.data(), dv.data(), partials.data(), space.get(), parallel);
+    Workspace space(attentionBackwardWorkspace(b->shape, parallel.slots(), elementOf<T>()));
+    const auto done = attentionBackward(b->shape, t.rows(t.q), t.columns(t.k), t.columns(t.v), t.rows(t.dO), lse.data(), delta.data(),
+                                        b->bias, p.dropout, dq.data(), dk.data(), dv.data(), partials.data(), space.get(), parallel);
     EXPECT_TRUE(done.ok()) << (done.ok() ? "" : done.error().message);
     out.dq = dq.values();
     out.dk = dk.values();
@@ -407,18 +459,33 @@ inline Fast runFast(const Problem& p, Range rows, Range keys, const ParallelFor&
     return out;
 }
 
-/// Runs `body` once per set that this machine supports.
-template <class F> void forEachSet(F&& body)
+/// Runs `body` once per set that this machine supports; `same(a, b)` tells that two sets have nothing new to test.
+template <class Same, class F> void forEachDistinctSet(Same&& same, F&& body)
 {
     const std::string before = cpu::kernels().name;
+    std::vector<const cpu::CpuKernels*> done;
     for (const cpu::CpuKernels* set : cpu::allKernels()) {
-        if (!set->supported())
+        if (!set->supported() || std::any_of(done.begin(), done.end(), [&](const cpu::CpuKernels* d) { return same(*d, *set); }))
             continue;
+        done.push_back(set);
         ASSERT_TRUE(cpu::forceKernels(set->name).ok());
         SCOPED_TRACE(set->name);
         body();
     }
     ASSERT_TRUE(cpu::forceKernels(before).ok());
+}
+/// Sets with fp32 code of their own.
+template <class F> void forEachSet(F&& body)
+{
+    forEachDistinctSet([](const cpu::CpuKernels& a, const cpu::CpuKernels& b) { return a.dense.forward == b.dense.forward; }, body);
+}
+/// Sets with bf16 code of their own.
+template <class F> void forEachBf16Set(F&& body)
+{
+    const auto same = [](const cpu::CpuKernels& a, const cpu::CpuKernels& b) {
+        return a.dense.forward == b.dense.forward && a.pairs == b.pairs;
+    };
+    forEachDistinctSet(same, body);
 }
 
 } // namespace megagraph::kernels::testing
