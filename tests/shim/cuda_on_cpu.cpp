@@ -492,6 +492,7 @@ void fail(const std::string& text)
     machine.failed = true;
     machine.failure = std::string("kernel ") + machine.launch->kernel + ", block " + std::to_string(blockIdx.x) +
                       ", thread " + std::to_string(thread) + ": " + text;
+    self().stack = nullptr; // its frames stay as they are: their strings are never freed
     switchContext(self().context, machine.host);
     __builtin_unreachable();
 }

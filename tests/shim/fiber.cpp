@@ -88,6 +88,9 @@ unsigned char* newStack()
     if (p == MAP_FAILED)
         throw std::bad_alloc();
     mprotect(p, page, PROT_NONE);
+#if defined(__SANITIZE_ADDRESS__)
+    __lsan_register_root_region(p, kStackBytes + page); // what a fiber that was left mid-way holds is not a leak
+#endif
     return static_cast<unsigned char*>(p) + page;
 }
 

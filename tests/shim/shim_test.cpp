@@ -76,12 +76,12 @@ __global__ void halves(const int* x, unsigned* y)
 }
 
 /// Producer and consumer warps over named barriers, two slots.
-template <bool Fault> __global__ void pipeline(const int* x, int* y, int steps)
+template <bool Fault> __global__ void pipeline(const unsigned* x, unsigned* y, int steps)
 {
-    auto* slot = reinterpret_cast<int*>(shim::dynamicShared()); // [2][32]
+    auto* slot = reinterpret_cast<unsigned*>(shim::dynamicShared()); // [2][32]
     const int lane = int(threadIdx.x) % 32;
     const bool producer = threadIdx.x < 32;
-    int sum = 0;
+    unsigned sum = 0;
     for (int step = 0; step < steps; ++step) {
         const int s = step % 2;
         if (producer) {
@@ -359,11 +359,11 @@ TEST(Shim, HalvesOfAWarpMeetOnTheirOwn)
 TEST(Shim, ProducersAndConsumersMeetAtNamedBarriers)
 {
     underAllOrders([] {
-        shim::Buffer<int> x(std::vector<int>(7 * 32, 2), "x", true), y(32, "y");
-        const int* from = x.data();
-        int* to = y.data();
+        shim::Buffer<unsigned> x(std::vector<unsigned>(7 * 32, 2), "x", true), y(32, "y");
+        const unsigned* from = x.data();
+        unsigned* to = y.data();
         MEGAGRAPH_LAUNCH((pipeline<false>), 1, 64, 256, kStream, from, to, 7);
-        EXPECT_EQ(y.values(), std::vector<int>(32, 14));
+        EXPECT_EQ(y.values(), std::vector<unsigned>(32, 14));
     });
 }
 
@@ -471,9 +471,9 @@ TEST(ShimFaults, AMissingWaitIsCaughtForCopies)
 TEST(ShimFaults, AMissingWaitIsCaughtForNamedBarriersAndAccumulators)
 {
     MEGAGRAPH_NEEDS_SHADOW();
-    shim::Buffer<int> x(std::vector<int>(7 * 32, 2), "x", true), y(32, "y");
-    const int* from = x.data();
-    int* to = y.data();
+    shim::Buffer<unsigned> x(std::vector<unsigned>(7 * 32, 2), "x", true), y(32, "y");
+    const unsigned* from = x.data();
+    unsigned* to = y.data();
     expectFault({"pipeline<true>"}, [&] { MEGAGRAPH_LAUNCH((pipeline<true>), 1, 64, 256, kStream, from, to, 2); });
     shim::Buffer<float> sums(32, "sums");
     float* s = sums.data();
