@@ -344,7 +344,7 @@ JobRun attentionJob(Workbench& work, ProfileJob& job)
         bench->rows = corner(work.graph, queries, keys);
         bench->columns = kernels::transposed(bench->rows.view(), keys);
         bench->edges = {queries, keys, bench->rows.indptr, bench->rows.indices, bench->columns.indptr, bench->columns.rows,
-                        bench->columns.entries, model.selfLoops && queries <= keys, 0, 0, 0};
+                        bench->columns.entries, model.selfLoops && queries <= keys, 0, 0, 0, {}};
         job.x["entries"] = double(bench->rows.indices.size());
     }
     return {[bench, path, attention, heads = model.heads] {
