@@ -88,9 +88,11 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
         q[i] *= p.scaleLog2;
     EdgeState s{negativeInfinity(), 0.0f, {}};
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
+    EdgePair next0 = pairAt(p, piece, lane.group), next1 = pairAt(p, piece, lane.group + lane.groups);
     for (int first = 0; first < total; first += 2 * lane.groups) {
-        const EdgePair pair0 = pairAt(p, piece, first + lane.group),
-                       pair1 = pairAt(p, piece, first + lane.group + lane.groups);
+        const EdgePair pair0 = next0, pair1 = next1; // the next keys come while these rows are on their way
+        next0 = pairAt(p, piece, first + lane.group + 2 * lane.groups);
+        next1 = pairAt(p, piece, first + lane.group + 3 * lane.groups);
         const RawRow<T> k0 = loadRaw<T>(p, lane, p.k, pair0.other), k1 = loadRaw<T>(p, lane, p.k, pair1.other);
         const RawRow<T> v0 = loadRaw<T>(p, lane, p.v, pair0.other), v1 = loadRaw<T>(p, lane, p.v, pair1.other);
         const float dot0 = sumParts(p, dotChannels<T>(q, k0)), dot1 = sumParts(p, dotChannels<T>(q, k1));
@@ -230,9 +232,11 @@ __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane&
     const int64_t at = int64_t(lane.active ? lane.head : 0) * p.queries + piece.row;
     const float lse = lseLog2Of(readGlobal(p.lseIn + at)), delta = readGlobal(p.delta + at);
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
+    EdgePair next0 = pairAt(p, piece, lane.group), next1 = pairAt(p, piece, lane.group + lane.groups);
     for (int first = 0; first < total; first += 2 * lane.groups) {
-        const EdgePair pair0 = pairAt(p, piece, first + lane.group),
-                       pair1 = pairAt(p, piece, first + lane.group + lane.groups);
+        const EdgePair pair0 = next0, pair1 = next1; // the next keys come while these rows are on their way
+        next0 = pairAt(p, piece, first + lane.group + 2 * lane.groups);
+        next1 = pairAt(p, piece, first + lane.group + 3 * lane.groups);
         const RawRow<T> k0 = loadRaw<T>(p, lane, p.k, pair0.other), k1 = loadRaw<T>(p, lane, p.k, pair1.other);
         const RawRow<T> v0 = loadRaw<T>(p, lane, p.v, pair0.other), v1 = loadRaw<T>(p, lane, p.v, pair1.other);
         const float dot0 = sumParts(p, dotChannels<T>(q, k0)), dot1 = sumParts(p, dotChannels<T>(q, k1));
@@ -316,9 +320,11 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
         k[i] *= p.scaleLog2;
     const int64_t head = int64_t(lane.active ? lane.head : 0) * p.queries;
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
+    EdgePair next0 = pairAt(p, piece, lane.group), next1 = pairAt(p, piece, lane.group + lane.groups);
     for (int first = 0; first < total; first += 2 * lane.groups) {
-        const EdgePair pair0 = pairAt(p, piece, first + lane.group),
-                       pair1 = pairAt(p, piece, first + lane.group + lane.groups);
+        const EdgePair pair0 = next0, pair1 = next1; // the next keys come while these rows are on their way
+        next0 = pairAt(p, piece, first + lane.group + 2 * lane.groups);
+        next1 = pairAt(p, piece, first + lane.group + 3 * lane.groups);
         const RawRow<T> q0 = loadRaw<T>(p, lane, p.q, pair0.other), q1 = loadRaw<T>(p, lane, p.q, pair1.other);
         const RawRow<T> dO0 = loadRaw<T>(p, lane, p.dO, pair0.other), dO1 = loadRaw<T>(p, lane, p.dO, pair1.other);
         const int64_t row0 = pair0.other < 0 ? 0 : pair0.other, row1 = pair1.other < 0 ? 0 : pair1.other;

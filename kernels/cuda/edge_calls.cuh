@@ -82,6 +82,10 @@ inline int32_t checkEdgeGraph(const char* op, const MegagraphCudaEdgeGraph& g, b
                       "%s: graph: counts, got %lld rows, %lld keys, %lld entries, expected none negative.", op,
                       static_cast<long long>(g.rows), static_cast<long long>(g.keys),
                       static_cast<long long>(g.entries));
+    if (g.rows > INT32_MAX || g.keys > INT32_MAX)
+        return refuse(error, MegagraphCudaUnsupported,
+                      "%s: graph: got %lld rows and %lld keys, expected at most 2^31 - 1 of each; split them.", op,
+                      static_cast<long long>(g.rows), static_cast<long long>(g.keys));
     const bool bias = g.entryClass != nullptr || g.entryBias != nullptr;
     const bool missing = (g.rows > 0 && g.indptr == nullptr) || (g.entries > 0 && g.indices == nullptr) ||
                          (transposed && ((g.keys > 0 && g.transposedIndptr == nullptr) ||
@@ -265,7 +269,7 @@ template <class T> int32_t launchEdgeKeys(const EdgeParams& rows, const Megagrap
     p.rows = g.keys;
     p.start = g.transposedIndptr;
     p.other = g.transposedRows;
-    p.entryNumber = g.transposedEntries;
+    p.entryNumber = p.table != nullptr || p.entryBias != nullptr ? g.transposedEntries : nullptr; // else nobody asks
     p.selfRows = g.rows;
     const int64_t grid = edgeGrid(p, p.rows + p.slots, kEdgeThreads / 32, false);
     if (grid == 0)

@@ -126,15 +126,16 @@ template <bool kByKey> __device__ __forceinline__ bool findPiece(const EdgeParam
 
 /// The i-th pair of a piece; the self pair comes last. entry -1: self pair. other -1: behind the end.
 struct EdgePair {
-    int64_t other, entry;
+    int64_t entry;
+    int32_t other;
 };
 __device__ __forceinline__ EdgePair pairAt(const EdgeParams& p, const EdgePiece& piece, int i)
 {
     if (i < piece.count) {
         const int64_t at = piece.begin + i;
-        return {readGlobal(p.other + at), p.entryNumber == nullptr ? at : readGlobal(p.entryNumber + at)};
+        return {p.entryNumber == nullptr ? at : readGlobal(p.entryNumber + at), readGlobal(p.other + at)};
     }
-    return {i == piece.count ? piece.self : -1, -1};
+    return {-1, i == piece.count ? int32_t(piece.self) : -1};
 }
 
 /// kChannels channels as they lie in memory: bf16 stays packed while it is in flight. T: float, or uint16_t for bf16.
