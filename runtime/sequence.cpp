@@ -178,7 +178,7 @@ void buildEdges(TokenSequence& s, const ModelSpec& model, kernels::CsrView graph
         s.edgeRows = kernels::rows(graph, s.begin(), s.end());
     s.edgeColumns = kernels::transposed(s.edgeRows.view(), s.count);
     s.edges = {s.own(), s.count, s.edgeRows.indptr, s.edgeRows.indices, s.edgeColumns.indptr, s.edgeColumns.rows, s.edgeColumns.entries,
-               model.selfLoops || model.neighbours == Neighbours::None, s.begin(), s.begin(), 0};
+               model.selfLoops || model.neighbours == Neighbours::None, s.begin(), s.begin(), 0, {}};
     s.charges.emplace_back(MemoryCategory::Topology, bytesOf(s.edgeRows, s.edgeColumns), "edges");
 }
 
