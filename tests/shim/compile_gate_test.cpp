@@ -125,6 +125,13 @@ TEST(CompileGate, RefusesSpillsStackTooManyRegistersAndUnknownKernels)
     EXPECT_NE(judge("_Z5otherPf", clean, 8).find("no row"), std::string::npos);
 }
 
+TEST(CompileGate, TheTableOfRegistersCanBeRead)
+{
+    for (const Limit& limit : readLimits(kLimits))
+        EXPECT_EQ(limit.registers.size(), 2u) << limit.kernel << ": one limit for sm_80 and one for sm_90a";
+    EXPECT_FALSE(readLimits(kLimits).empty());
+}
+
 TEST(CompileGate, EveryInstanceIsWithinItsRegistersWithoutSpills)
 {
 #if !defined(MEGAGRAPH_CUDA_REPORTS)
