@@ -109,18 +109,17 @@ std::string bindingText(const PlanTable& table)
                 least = &row;
         if (!least)
             return "Nothing that is allowed can run: see why_not of each row.";
-        return fmt::format("Memory binds: no allowed plan fits; the smallest, {}, needs {} of {} usable on rank {}.", title(*least),
-                           bytesText(least->peakBytes), bytesText(least->budgetBytes), least->worstRank);
+        return fmt::format("Memory binds: no allowed plan fits; the smallest, {}, on rank {} {}; a budget of {} would do.", title(*least),
+                           least->worstRank, roomText(*least), bytesText(least->leastBudgetBytes));
     }
     const PlanRow& picked = table.rows[size_t(table.picked)];
     const PlanRow* blocked = fastestThat(table, [&](const PlanRow& r) {
         return couldRun(r) && r.allowed && !r.fits && r.stepNs < picked.stepNs;
     });
     if (blocked)
-        return fmt::format("Memory binds: {} would take {} instead of {} but needs {} of {} usable on rank {}; {} more per device allow it.",
-                           title(*blocked), durationText(blocked->stepNs), durationText(picked.stepNs), bytesText(blocked->peakBytes),
-                           bytesText(blocked->budgetBytes), blocked->worstRank,
-                           bytesText(std::max<int64_t>(blocked->peakBytes - blocked->budgetBytes, int64_t(double(blocked->peakBytes) * 0.14))));
+        return fmt::format("Memory binds: {} would take {} instead of {} but on rank {} {}; a budget of {} would allow it.",
+                           title(*blocked), durationText(blocked->stepNs), durationText(picked.stepNs), blocked->worstRank,
+                           roomText(*blocked), bytesText(blocked->leastBudgetBytes));
     const PlanRow* forbidden = fastestThat(table, [&](const PlanRow& r) {
         return couldRun(r) && !r.allowed && r.fits && r.stepNs < picked.stepNs;
     });
@@ -135,6 +134,14 @@ std::string bindingText(const PlanTable& table)
                        bytesText(picked.budgetBytes - picked.peakBytes), largestTerm(picked));
 }
 
+std::string roomText(const PlanRow& row)
+{
+    const std::string need = fmt::format("needs {} of {} usable", bytesText(row.peakBytes), bytesText(row.budgetBytes));
+    if (row.peakBytes > row.budgetBytes)
+        return need + fmt::format(", {} too much", bytesText(row.peakBytes - row.budgetBytes));
+    return need + fmt::format(" with P(fit) {:.0f} %, asked {:.0f} %", 100 * row.pFit, 100 * row.leastPFit);
+}
+
 std::string infeasibleText(const PlanTable& table, const PlanRow& row)
 {
     if (!row.legal || !row.runnable)
@@ -142,13 +149,7 @@ std::string infeasibleText(const PlanTable& table, const PlanRow& row)
     std::vector<std::string> parts;
     for (const auto& [name, bytes] : largestCategories(row.worst, 3))
         parts.push_back(name + " " + bytesText(bytes));
-    std::string text = fmt::format("rank {}, {}: needs {} of {} usable", row.worstRank, row.peakAction, bytesText(row.peakBytes),
-                                   bytesText(row.budgetBytes));
-    if (row.peakBytes > row.budgetBytes)
-        text += fmt::format(", {} missing", bytesText(row.peakBytes - row.budgetBytes));
-    else
-        text += fmt::format(", P(fit) {:.0f} %", 100 * row.pFit);
-    text += fmt::format("; {}", fmt::join(parts, ", "));
+    std::string text = fmt::format("rank {}, {}: {}; {}", row.worstRank, row.peakAction, roomText(row), fmt::join(parts, ", "));
     const auto nearest = nearestFeasible(table, row.plan, 1.0, 1);
     if (!nearest.empty())
         text += fmt::format("; nearest that fits: {} ({}), {} a step, {} per rank", title(nearest.front()),
@@ -166,7 +167,7 @@ std::string nothingFitsText(const PlanTable& table, const PlanTable& all)
         return "plan: nothing that is allowed can run; loosen --allow (the rows name each reason in why_not)";
     std::string text = fmt::format("plan: nothing that is allowed fits: {}: {}", title(*least), infeasibleText(all, *least));
     if (nearestFeasible(all, least->plan, 1.0, 1).empty())
-        text += fmt::format("; no plan on these devices fits: give each rank at least {}", bytesText(int64_t(double(least->peakBytes) * 1.18)));
+        text += fmt::format("; no plan on these devices fits: give each rank at least {}", bytesText(least->leastBudgetBytes));
     return text;
 }
 

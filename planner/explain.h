@@ -17,6 +17,8 @@ std::string profileText(const Problem& problem);
 /// The sentence for an allowed set in which nothing fits: device, missing bytes, and the nearest change of `all` (a table
 /// without constraints) that fits.
 std::string nothingFitsText(const PlanTable& table, const PlanTable& all);
+/// "needs 128 MiB of 132 MiB usable; P(fit) 65 %, asked 95 %": why a row does not count as fitting, with the rule.
+std::string roomText(const PlanRow& row);
 /// "ring 2, recompute block": the knobs that differ from `from`.
 std::string changeText(const Plan& from, const Plan& to);
 

@@ -87,11 +87,14 @@ std::string nearestColumn(const std::string& name)
 {
     std::string best;
     size_t least = 1000;
-    for (const Column& column : planColumns())
-        if (const size_t d = editDistance(name, column.name); d < least) {
+    for (const Column& column : planColumns()) {
+        const std::string first = column.name.substr(0, column.name.find('_')); // `peek` means peak_gib, not a shorter name
+        const size_t d = std::min(2 * editDistance(name, column.name), 2 * editDistance(name, first) + 1);
+        if (d < least) {
             least = d;
             best = column.name;
         }
+    }
     return best;
 }
 

@@ -24,6 +24,8 @@ struct PlanRow {
     bool predicted = false; // the numbers below are there
     int64_t stepNs = 0, stepLoNs = 0, stepHiNs = 0, peakBytes = 0, movedBytes = 0;
     int64_t budgetBytes = 0; // usable bytes of the worst rank's device: budget less what is kept free
+    int64_t leastBudgetBytes = 0;  // smallest device budget at which this plan counts as fitting, rounded up to what prints exactly
+    double leastPFit = 0;          // the P(fit) that was asked for
     double pFit = 0, imbalance = 1, keptEdges = 1, halo = 0;
     TimeNs terms{};          // critical rank; adds up to stepNs
     MemoryBytes worst{};     // categories of the worst rank; adds up to peakBytes

@@ -208,6 +208,23 @@ double fitProbability(int64_t peakBytes, int64_t usable)
     return 0.5 * std::erfc(-b / kAssumedSpread / std::sqrt(2.0));
 }
 
+int64_t usableForFit(int64_t peakBytes, double leastPFit)
+{
+    double low = -8, high = 8; // standard deviations
+    for (int i = 0; i < 60; ++i) {
+        const double middle = (low + high) / 2;
+        (0.5 * std::erfc(-middle / std::sqrt(2.0)) < leastPFit ? low : high) = middle;
+    }
+    return int64_t(std::ceil(double(peakBytes) * std::exp(std::max(0.0, high) * kAssumedSpread)));
+}
+
+int64_t budgetForUsable(const Problem& problem, int64_t device, int64_t usable)
+{
+    const auto devices = problem.cluster.devices();
+    const int64_t kept = device >= 0 && device < int64_t(devices.size()) ? devices[size_t(device)].keptFreeBytes : 0;
+    return int64_t(std::ceil(double(usable) / (1 - problem.constraints.keptFreeShare))) + kept;
+}
+
 int64_t movedBytes(const Problem& problem, const CostModel& cost, const Plan& plan)
 {
     const StagePlan& stage = plan.stages.front();

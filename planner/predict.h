@@ -17,6 +17,10 @@ std::vector<Shard> shardsOf(const Problem& problem, const SequenceStats& sequenc
 int64_t usableBytes(const Problem& problem, int64_t device);
 /// P(peak <= usable) with an assumed spread of 8 % (design, section 4.4, fewer than 19 runs).
 double fitProbability(int64_t peakBytes, int64_t usable);
+/// The inverse: usable bytes at which a predicted peak fits with `leastPFit` (at least the peak itself).
+int64_t usableForFit(int64_t peakBytes, double leastPFit);
+/// The whole device budget that leaves `usable` bytes usable on this device; inverse of usableBytes.
+int64_t budgetForUsable(const Problem& problem, int64_t device, int64_t usable);
 
 Result<Prediction> predictWith(const Problem& problem, const CostModel& cost, const Plan& plan);
 /// Bytes that all ranks send in one step: exchanges of every block, and the sum of gradients.

@@ -21,13 +21,21 @@ uint64_t rowId(const Plan& plan)
     return std::strtoull(hash.c_str(), nullptr, 16);
 }
 
-std::string whyTooLarge(const PlanRow& row, double leastPFit)
+/// Up to the next value that three digits show exactly, so that the printed budget, typed back, is enough.
+int64_t roundUpToText(int64_t bytes)
 {
-    if (row.peakBytes > row.budgetBytes)
-        return fmt::format("rank {}: needs {} of {} usable, {} too much", row.worstRank, bytesText(row.peakBytes),
-                           bytesText(row.budgetBytes), bytesText(row.peakBytes - row.budgetBytes));
-    return fmt::format("rank {}: needs {} of {} usable, P(fit) {:.0f} % is below {:.0f} %", row.worstRank, bytesText(row.peakBytes),
-                       bytesText(row.budgetBytes), 100 * row.pFit, 100 * leastPFit);
+    double unit = 1024.0 * 1024.0;
+    while (double(bytes) >= 999.5 * unit)
+        unit *= 1024;
+    const double value = double(bytes) / unit, step = value < 10 ? 0.01 : value < 100 ? 0.1 : 1;
+    return int64_t(std::ceil((std::ceil(value / step) + (step < 1 ? 1 : 0)) * step * unit));
+}
+
+/// The device whose budget binds `row`: what it would have to be.
+void fillBudget(const Problem& problem, int64_t device, PlanRow& row)
+{
+    row.leastPFit = problem.constraints.leastPFit;
+    row.leastBudgetBytes = roundUpToText(budgetForUsable(problem, device, usableForFit(row.peakBytes, row.leastPFit)));
 }
 
 void fillPrediction(const Problem& problem, const CostModel& cost, const Prediction& prediction, PlanRow& row)
@@ -52,6 +60,7 @@ void fillPrediction(const Problem& problem, const CostModel& cost, const Predict
             row.peakBytes = rank.peakBytes;
             row.worst = rank.categories;
             row.budgetBytes = usable;
+            fillBudget(problem, device, row);
             row.peakAction = prediction.peakAction[size_t(rank.rank)];
         }
     }
@@ -117,7 +126,7 @@ PlanRow makeRow(const Problem& problem, const CostModel& cost, const Candidate& 
     fillGraphFacts(problem, row);
     row.feasible = row.allowed && row.fits;
     if (row.whyNot.empty() && !row.fits)
-        row.whyNot = whyTooLarge(row, problem.constraints.leastPFit);
+        row.whyNot = fmt::format("rank {}: {}", row.worstRank, roomText(row));
     return row;
 }
 

@@ -45,6 +45,7 @@ TEST(PlanFilter, NamesPositionAndNearestColumn)
         return rows.ok() ? "" : rows.error().message;
     };
     EXPECT_NE(fault("step_mz < 3").find("position 1: no column \"step_mz\"; did you mean \"step_ms\"?"), std::string::npos);
+    EXPECT_NE(fault("peek < 3").find("did you mean \"peak_gib\"?"), std::string::npos);
     EXPECT_NE(fault("step_ms < 3 GiB").find("position 13: unit \"GiB\" does not measure step_ms"), std::string::npos);
     EXPECT_NE(fault("step_ms 3").find("expected one of"), std::string::npos);
     EXPECT_NE(fault("step_ms < fast").find("compared with a number"), std::string::npos);

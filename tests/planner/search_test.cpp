@@ -2,6 +2,7 @@
 // Prediction and search on a profile that can be added up by hand; honesty, sums, fronts, sentences.
 #include "core/plan_check.h"
 #include "core/random.h"
+#include "core/units.h"
 #include "planner/explain.h"
 #include "planner/predict.h"
 #include "planner/profiling.h"
@@ -222,7 +223,7 @@ TEST(Search, AnswersWhenNothingFits)
     const PlanTable all = searched(open);
     const std::string text = nothingFitsText(table, all);
     EXPECT_NE(text.find("rank 0"), std::string::npos) << text;
-    EXPECT_NE(text.find("missing"), std::string::npos) << text;
+    EXPECT_NE(text.find("too much"), std::string::npos) << text;
     EXPECT_NE(text.find("attention fused instead of materialised"), std::string::npos) << text;
     const auto found = nearestFeasible(all, nearest.plan, 1.0, 3);
     ASSERT_FALSE(found.empty());
@@ -425,6 +426,30 @@ TEST(FitProbability, IsOneSidedWithAnAssumedSpread)
     EXPECT_NEAR(fitProbability(1000, 1000), 0.5, 1e-12);
     EXPECT_NEAR(fitProbability(1000, int64_t(1000 * std::exp(0.08 * 1.6448536))), 0.95, 0.002);
     EXPECT_EQ(fitProbability(1000, 0), 0);
+    for (const double least : {0.5, 0.8, 0.95, 0.999}) {
+        const int64_t usable = usableForFit(1'000'000, least);
+        EXPECT_GE(fitProbability(1'000'000, usable), least);
+        EXPECT_LT(fitProbability(1'000'000, usable - 2), least);
+    }
+    EXPECT_EQ(usableForFit(1000, 0.1), 1000); // never less than the prediction itself
+}
+
+TEST(Search, TheNamedBudgetIsEnoughAndNamesTheRule)
+{
+    Problem problem = profiledProblem(2);
+    problem.constraints.budgetBytes = 130 * kMiB;
+    const PlanTable tight = searched(problem);
+    ASSERT_EQ(tight.picked, -1);
+    const auto least = std::min_element(tight.rows.begin(), tight.rows.end(), [](const PlanRow& a, const PlanRow& b) {
+        return std::make_pair(!a.predicted, a.peakBytes) < std::make_pair(!b.predicted, b.peakBytes);
+    });
+    EXPECT_NE(tight.binding.find(bytesText(least->leastBudgetBytes)), std::string::npos) << tight.binding;
+    problem.constraints.budgetBytes = least->leastBudgetBytes;
+    EXPECT_GE(searched(problem).picked, 0);
+    problem.constraints.budgetBytes = least->leastBudgetBytes * 97 / 100;
+    const PlanTable close = searched(problem);
+    EXPECT_EQ(close.picked, -1) << "the named budget is far too large";
+    EXPECT_NE(close.binding.find("asked 95 %"), std::string::npos) << close.binding;
 }
 
 } // namespace
