@@ -3,13 +3,17 @@
 #include "tests/ui/fixture.h"
 #include "ui/pages/main_window.h"
 #include "ui/widgets/bar_plots.h"
+#include "ui/widgets/import_dialog.h"
 
 #include <QAbstractButton>
 #include <QApplication>
 #include <QClipboard>
 #include <QComboBox>
 #include <QLineEdit>
+#include <QPushButton>
+#include <QTemporaryDir>
 #include <QTableView>
+#include <QtTest/QSignalSpy>
 #include <QtTest/QTest>
 
 #include <gtest/gtest.h>
@@ -51,6 +55,37 @@ TEST_F(Window, ReachesEveryPageByItsKey)
     EXPECT_EQ(window_.currentPage(), MainWindow::StartIndex);
     press(Qt::Key_Left, Qt::AltModifier);
     EXPECT_EQ(window_.currentPage(), MainWindow::RunIndex) << "back in the history of pages";
+}
+
+TEST_F(Window, AsksForAPathAndANameOnCtrlI)
+{
+    press(Qt::Key_I, Qt::ControlModifier);
+    auto* dialog = window_.findChild<ImportDialog*>();
+    ASSERT_NE(dialog, nullptr);
+    const QTemporaryDir folder;
+    ASSERT_TRUE(QDir(folder.path()).mkdir(QStringLiteral("My Graph.v2")));
+    auto* path = dialog->findChildren<QLineEdit*>().at(0);
+    auto* name = dialog->findChildren<QLineEdit*>().at(1);
+    QPushButton* import = nullptr;
+    for (QPushButton* each : dialog->findChildren<QPushButton*>())
+        if (each->isDefault())
+            import = each;
+    ASSERT_NE(import, nullptr);
+    EXPECT_FALSE(import->isEnabled()) << "nothing typed yet";
+    QTest::keyClicks(path, folder.path() + QStringLiteral("/My Graph.v3"));
+    EXPECT_FALSE(import->isEnabled()) << "no such folder";
+    QTest::keyClick(path, Qt::Key_Backspace);
+    QTest::keyClicks(path, QStringLiteral("2/"));
+    EXPECT_TRUE(import->isEnabled());
+    EXPECT_EQ(dialog->path(), folder.path() + QStringLiteral("/My Graph.v2"));
+    EXPECT_EQ(dialog->name().toStdString(), "my-graph") << "a name follows from the path";
+    name->selectAll();
+    QTest::keyClicks(name, QStringLiteral("mine"));
+    path->setText(folder.path());
+    EXPECT_EQ(dialog->name().toStdString(), "mine") << "a typed name stays";
+    QSignalSpy accepted(dialog, &QDialog::accepted);
+    QTest::keyClick(path, Qt::Key_Return);
+    EXPECT_EQ(accepted.count(), 1);
 }
 
 TEST_F(Window, FiltersPinsAndOpensAPlanByKeyboardAlone)

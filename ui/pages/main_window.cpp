@@ -94,7 +94,7 @@ MainWindow::MainWindow(Session& session, bool restores, QWidget* parent)
     if (restores_) {
         restoreGeometry(settings().value(QStringLiteral("geometry")).toByteArray());
         if (const QScreen* here = screen()) // a screen may be gone since the last time
-            resize(size().boundedTo(here->availableSize()));
+            resize(size().boundedTo(here->availableSize() - QSize(8, style()->pixelMetric(QStyle::PM_TitleBarHeight) + 8)));
     }
     showTitle();
     showPage(StartIndex);
@@ -144,6 +144,10 @@ void MainWindow::makeMenus()
         const QString path = QFileDialog::getOpenFileName(this, tr("Open project"), session_.home(), tr("Project (*.megagraph)"));
         if (!path.isEmpty())
             session_.openProject(path);
+    });
+    addCommand(project, tr("&Import a graph\u2026"), QKeySequence(Qt::CTRL | Qt::Key_I), [this] {
+        showPage(StartIndex);
+        static_cast<StartPage*>(page(StartIndex))->chooseImport();
     });
     addCommand(project, tr("&Save"), QKeySequence::Save, [this] {
         session_.saveProject();

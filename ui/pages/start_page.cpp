@@ -3,6 +3,7 @@
 
 #include "core/units.h"
 #include "ui/session/units_text.h"
+#include "ui/widgets/import_dialog.h"
 #include "ui/widgets/state_frame.h"
 
 #include <QComboBox>
@@ -28,16 +29,6 @@ void clear(QLayout* layout)
             item->widget()->deleteLater();
         delete item;
     }
-}
-
-/// A library name from a path: letters, digits, '-', '_', '.'.
-QString nameFrom(const QString& path)
-{
-    QString name = QFileInfo(path).fileName().section(QLatin1Char('.'), 0, 0).toLower();
-    for (QChar& c : name)
-        if (!(c.isLetterOrNumber() || c == QLatin1Char('-') || c == QLatin1Char('_')))
-            c = QLatin1Char('-');
-    return name.isEmpty() ? QStringLiteral("data") : name;
 }
 
 } // namespace
@@ -104,10 +95,9 @@ QWidget* StartPage::makeSteps()
     card->body()->addStretch(1);
     auto* row = new QHBoxLayout;
     row->setSpacing(6);
-    importFolder_ = button(tr("Import folder\u2026"), tr("A folder with a raw data set"), [this] { chooseImport(true); });
-    importFile_ = button(tr("Import file\u2026"), tr("An NPZ file with edges, features and labels"), [this] { chooseImport(false); });
-    row->addWidget(importFolder_);
-    row->addWidget(importFile_);
+    import_ = button(tr("Import\u2026"), tr("A folder with a raw data set, or an NPZ file (Ctrl+I); dropping it here does the same"),
+                     [this] { chooseImport(); });
+    row->addWidget(import_);
     row->addStretch(1);
     card->body()->addLayout(row);
     return card;
@@ -374,12 +364,12 @@ void StartPage::attachCurrent()
     emit runOpened();
 }
 
-void StartPage::chooseImport(bool folder)
+void StartPage::chooseImport()
 {
-    const QString path = folder ? QFileDialog::getExistingDirectory(this, tr("Import folder"))
-                                : QFileDialog::getOpenFileName(this, tr("Import file"), {}, tr("Graphs (*.npz);;All files (*)"));
-    if (!path.isEmpty())
-        session_.importData(path, nameFrom(path));
+    auto* dialog = new ImportDialog(this);
+    dialog->setAttribute(Qt::WA_DeleteOnClose);
+    connect(dialog, &QDialog::accepted, this, [this, dialog] { session_.importData(dialog->path(), dialog->name()); });
+    dialog->open();
 }
 
 void StartPage::takePath(const QString& path)
@@ -387,7 +377,7 @@ void StartPage::takePath(const QString& path)
     if (path.endsWith(QStringLiteral(".megagraph")))
         session_.openProject(path);
     else
-        session_.importData(path, nameFrom(path));
+        session_.importData(path, importNameFrom(path));
 }
 
 void StartPage::dragEnterEvent(QDragEnterEvent* event)

@@ -24,6 +24,8 @@ class StartPage : public Page {
     QStringList commandLine() const override { return session_.planCommand(); }
     void focusFirst() override;
     void refresh() override;
+    /// Asks for a path and a name, then imports.
+    void chooseImport();
 
   protected:
     void dragEnterEvent(QDragEnterEvent* event) override;
@@ -39,13 +41,12 @@ class StartPage : public Page {
     void showSteps();
     void showRuns();
     void showMachine();
-    void chooseImport(bool folder);
     void takePath(const QString& path);
     void attachCurrent();
 
     struct Step { QLabel* mark; Text *name, *state; };
     QList<Step> steps_;
-    QPushButton *sample_, *open_, *importFolder_, *importFile_, *measure_, *explore_, *check_;
+    QPushButton *sample_, *open_, *import_, *measure_, *explore_, *check_;
     QComboBox *data_, *model_;
     QSpinBox* ranks_;
     QLineEdit* budget_;
