@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/stat.h>
@@ -59,7 +60,7 @@ std::string resourcesFolder()
 {
     if (const std::string resources = environment("MEGAGRAPH_RESOURCES"); !resources.empty())
         return resources;
-    return programFolder() + "/../share/megagraph";
+    return std::filesystem::path(programFolder() + "/../share/megagraph").lexically_normal().string();
 }
 
 std::string programPath(const std::string& name)
