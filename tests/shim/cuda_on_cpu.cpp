@@ -397,7 +397,8 @@ unsigned partners(const Warp& warp, const char* what, unsigned mask, size_t byte
         const Pending& p = warp.lane[other];
         if ((p.mask >> lane & 1) == 0)
             continue;
-        if (p.mask != mask || p.bytes != bytes || p.place.line != place.line || std::strcmp(p.what, what) != 0)
+        if (p.mask != mask || p.bytes != bytes || p.place.line != place.line ||
+            (p.what != what && std::strcmp(p.what, what) != 0))
             fail(std::string(what) + " " + at(place) + ": lane " + std::to_string(lane) + " with mask " +
                  std::to_string(mask) + " meets lane " + std::to_string(other) + ", which waits at " + p.what + " " +
                  at(p.place) + " with mask " + std::to_string(p.mask));
@@ -412,6 +413,8 @@ void checkMask(const char* what, unsigned mask, Place place, int lane)
         fail(std::string(what) + " " + at(place) + ": lane " + std::to_string(lane) + " is not in its own mask " +
              std::to_string(mask));
     const int first = machine.current / kWarp * kWarp;
+    if (machine.alive == machine.threads && first + kWarp <= machine.threads)
+        return;
     for (unsigned lanes = mask; lanes != 0; lanes &= lanes - 1) {
         const int other = __builtin_ctz(lanes);
         if (first + other >= machine.threads || machine.fibers[size_t(first + other)].state == State::Finished)
@@ -857,11 +860,11 @@ void noteGlobal(const void* p, int bytes, bool write, int line)
 namespace shadow = megagraph::kernels::cuda::shim::shadow;
 
 namespace {
-/// Old value; the address is checked for bounds as a read would be, without a race: atomics are ordered by the
-/// hardware.
-template <class T, class F> T atomically(T* at, F&& change)
+/// Old value. The address is checked for bounds, not for races: atomics are ordered by the hardware.
+template <class T, class F> __attribute__((always_inline)) inline T atomically(T* at, F&& change)
 {
-    shadow::notedAtomic();
+    const shadow::Inside inside;
+    shadow::accessAtomic(at, sizeof(T), shadow::fromReturnAddress(__builtin_return_address(0)));
     const T old = *at;
     *at = change(old);
     return old;

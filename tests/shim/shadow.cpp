@@ -343,8 +343,11 @@ void accessGlobal(const void* at, size_t bytes, bool write, Where where)
     Global* g = findGlobal(p);
     if (g == nullptr || size_t(g->range.end - p) < bytes)
         badAddress(p, bytes, write, where);
-    if (write && g->readOnly)
-        fail("writes to '" + g->name + "', an input, at " + text(where));
+    if (g->readOnly) { // nobody writes, so nobody races
+        if (write)
+            fail("writes to '" + g->name + "', an input, at " + text(where));
+        return;
+    }
     if (g->cells == nullptr)
         g->cells = std::make_unique<Cells>(size_t(g->range.end - g->range.begin + 1) / 2);
     const size_t first = size_t(p - g->range.begin);
@@ -370,6 +373,24 @@ void access(const void* at, size_t bytes, bool write, Where where)
     if (!write && image.holds(p)) // constants, threadIdx, values of collectives
         return;
     accessGlobal(p, bytes, write, where);
+}
+
+void accessAtomic(const void* at, size_t bytes, Where where)
+{
+    if (running.stack.begin == nullptr || !enabled)
+        return;
+    notedAtomic();
+    const auto* p = static_cast<const unsigned char*>(at);
+    if (dynamicShared.holds(p) || staticShared.holds(p)) {
+        Cell* cells = nullptr;
+        sharedCells(p, bytes, cells, "atomic", where);
+        return;
+    }
+    const Global* g = findGlobal(p);
+    if (g == nullptr || size_t(g->range.end - p) < bytes)
+        badAddress(p, bytes, true, where);
+    if (g->readOnly)
+        fail("writes to '" + g->name + "', an input, at " + text(where));
 }
 
 void takeOff(const void* at, size_t bytes, Where where)

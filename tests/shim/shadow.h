@@ -63,6 +63,8 @@ void acquire(int thread, const Clocks& from);
 void access(const void* at, size_t bytes, bool write, Where where);
 void accessShared(const void* at, size_t bytes, bool write, Where where);
 void accessGlobal(const void* at, size_t bytes, bool write, Where where);
+/// Bounds of an atomic operation, which is no race by itself.
+void accessAtomic(const void* at, size_t bytes, Where where);
 /// An asynchronous copy into shared memory is under way / has landed; writtenNow: it counts as written by the running
 /// thread at its present clock, not when the copy started.
 void takeOff(const void* at, size_t bytes, Where where);

@@ -196,6 +196,10 @@ __global__ void writes(int* y, int64_t at)
 {
     y[at] = 1;
 }
+__global__ void countsAt(int* y, int64_t at)
+{
+    atomicAdd(y + at, 1);
+}
 __global__ void writesAll(int* y)
 {
     y[0] = int(threadIdx.x);
@@ -496,6 +500,8 @@ TEST(ShimFaults, BadIndicesNameTheBufferAndTheDistance)
     int* input = x.data();
     expectFault({"writes to 'x', an input"}, [&] { MEGAGRAPH_LAUNCH(writes, 1, 1, 0, kStream, input, int64_t(0)); });
     expectFault({"readsBehindShared"}, [&] { MEGAGRAPH_LAUNCH(readsBehindShared, 1, 64, 128, kStream, to); });
+    expectFault({"kernel countsAt", "bad address", "behind 'y'", "shim_test.cpp:"},
+                [&] { MEGAGRAPH_LAUNCH(countsAt, 1, 1, 0, kStream, to, int64_t(64)); });
 }
 
 TEST(ShimFaults, ThreadsAndBlocksDoNotShareAWordOfGlobalMemory)
@@ -507,6 +513,15 @@ TEST(ShimFaults, ThreadsAndBlocksDoNotShareAWordOfGlobalMemory)
                 [&] { MEGAGRAPH_LAUNCH(writesAll, 1, 32, 0, kStream, to); });
     expectFault({"race on 'y' byte 0", "in another block"},
                 [&] { MEGAGRAPH_LAUNCH(blocksShareAWord, 2, 1, 0, kStream, to); });
+}
+
+TEST(Shim, AtomicsOfManyThreadsAndBlocksAddUp)
+{
+    underAllOrders([] {
+        shim::Buffer<int> y(std::vector<int>(1, 0), "y");
+        MEGAGRAPH_LAUNCH(countsAt, 3, 64, 0, kStream, y.data(), int64_t(0));
+        EXPECT_EQ(y.values()[0], 192);
+    });
 }
 
 TEST(ShimFaults, TheNextLaunchIsSoundAfterAFault)
