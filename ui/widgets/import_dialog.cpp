@@ -38,7 +38,11 @@ ImportDialog::ImportDialog(QWidget* parent) : QDialog(parent), path_(new QLineEd
     problem_->setRole(Role::Muted);
     auto* folder = button(tr("&Folder\u2026"), tr("Browse for a folder"), [this] { browse(true); });
     auto* file = button(tr("Fi&le\u2026"), tr("Browse for a file"), [this] { browse(false); });
-    import_ = button(tr("&Import"), tr("Read the graph into the library"), [this] { accept(); }, true);
+    const auto take = [this] {
+        if (isVisible() && import_->isEnabled())
+            accept();
+    };
+    import_ = button(tr("&Import"), tr("Read the graph into the library"), take, true);
     auto* cancel = button(tr("Cancel"), {}, [this] { reject(); });
     for (QPushButton* each : {folder, file, cancel})
         each->setAutoDefault(false);
@@ -65,6 +69,7 @@ ImportDialog::ImportDialog(QWidget* parent) : QDialog(parent), path_(new QLineEd
     grid->addLayout(foot, 3, 0, 1, 4);
     grid->setColumnStretch(1, 1);
     connect(path_, &QLineEdit::textChanged, this, &ImportDialog::check);
+    connect(path_, &QLineEdit::returnPressed, this, take); // Return that ends a completion does not reach the default button
     connect(name_, &QLineEdit::textEdited, this, [this](const QString& text) {
         nameIsOwn_ = !text.isEmpty();
         check();
