@@ -68,19 +68,13 @@ at::Tensor masked(const at::Tensor& p, const MaskState& state)
     const int64_t rows = p.size(1), keys = p.size(2);
     const at::Tensor in = p.contiguous();
     at::Tensor out = at::empty_like(in);
-    const float* from = in.data_ptr<float>();
-    float* to = out.data_ptr<float>();
-    const float scale = kernels::dropoutScale(state.dropout.p);
-    kernels::ForkJoinFor(int32_t(state.threads)).run(p.size(0) * rows, [&](int64_t task, int32_t) {
-        const auto head = uint32_t(task / rows);
-        const auto row = uint64_t(state.queryBegin + task % rows);
-        for (int64_t j = 0; j < keys; ++j) {
-            const uint8_t keep = kernels::dropoutKeep8(state.dropout, head, row, uint64_t(j) >> 3);
-            for (const int64_t end = std::min(keys, j + 8); j < end; ++j)
-                to[task * keys + j] = (keep >> (j & 7) & 1) ? from[task * keys + j] * scale : 0.0f;
-            --j;
-        }
-    });
+    const kernels::ForkJoinFor parallel{int32_t(state.threads)};
+    for (int64_t head = 0; head < p.size(0); ++head) {
+        kernels::Dropout dropout = state.dropout;
+        dropout.site |= uint32_t(head) << 8; // the head's bits of the counter
+        kernels::dropoutApply(dropout, rows, keys, state.queryBegin, 0, in.data_ptr<float>() + head * rows * keys,
+                              out.data_ptr<float>() + head * rows * keys, parallel);
+    }
     return out;
 }
 
