@@ -16,6 +16,8 @@ constexpr double kElement = 4;            // fp32 is what this version runs
 constexpr double kUtilisation = 0.5;      // assumed share of the peak that matrix products reach
 constexpr double kPairFlopsForward = 24;  // exp, bias and rescaling of one score, in flops, beside its two products
 constexpr double kPairFlopsBackward = 36; // the same for five products
+constexpr double kMapPassesForward = 18;  // materialised: passes over [H, n_q, n_k] maps that look-up, thin products, softmax and
+constexpr double kMapPassesBackward = 33; // dropout cost together; 2.4 s a step measured on Cora, 2 blocks, one core
 constexpr double kNearPoint = 0.10;       // so near to a measured size the formula only bridges the difference
 constexpr double kEdgeTrafficPasses = 3;  // reads of key and value rows per edge
 
@@ -215,8 +217,8 @@ double CostModel::attentionNs(const BlockQuery& query, const Shard& shard, bool 
     }
     const double pairs = rows * keys;
     const double products = pairs * (backward ? 10 : 4) * d;
-    if (query.attention == AttentionPath::Materialised) // some passes over [H, n_q, n_k] maps beside the products
-        return seconds(products, 0, 4) + seconds(0, pairs * h * kElement * (backward ? 12 : 8), 6);
+    if (query.attention == AttentionPath::Materialised)
+        return seconds(products, 0, 4) + seconds(0, pairs * h * kElement * (backward ? kMapPassesBackward : kMapPassesForward), 6);
     const double near = double(shard.nearPairs) * h * 4;
     return seconds(products + pairs * h * (backward ? kPairFlopsBackward : kPairFlopsForward) + near, 0, 2);
 }
@@ -243,7 +245,7 @@ double CostModel::blockSaved(const BlockQuery& query, const Shard& shard) const
     if (query.exchange == Exchange::Gather)
         bytes += 2 * (keys - rows) * d * kElement; // gathered keys and values are kept for backward
     if (attentionKind(model_) == AttentionKind::Dense && query.attention == AttentionPath::Materialised)
-        bytes += 3 * rows * keys * h * kElement;
+        bytes += (model_.attentionDropout > 0 ? 2 : 1) * rows * keys * h * kElement; // probabilities, and those kept by dropout
     return bytes;
 }
 
@@ -258,7 +260,7 @@ double CostModel::blockPeak(const BlockQuery& query, const Shard& shard, bool ba
         if (query.exchange == Exchange::Ring)
             bytes += (backward ? 12 : 4) * atOnce * d * kElement;
         if (query.attention == AttentionPath::Materialised)
-            bytes += 2 * rows * keys * h * kElement;
+            bytes += rows * keys * h * kElement;
     }
     if (query.exchange == Exchange::Gather && backward)
         bytes += 4 * keys * d * kElement;
