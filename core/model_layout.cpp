@@ -147,6 +147,27 @@ void sgformer(Builder& b, const ModelSpec& m, int64_t features, int64_t out)
     b.linear("head.output", out, m.width);
 }
 
+std::string taskText(const DatasetSpec& dataset)
+{
+    if (dataset.taskKind == "classification")
+        return fmt::format("{} classes", dataset.classes.size());
+    return fmt::format("{} {} tasks", dataset.tasks, dataset.taskKind);
+}
+
+/// "" when loss and metric can be computed on the labels, else what to set.
+std::string lossFor(const DatasetSpec& dataset, const ModelSpec& m)
+{
+    const bool numbers = m.loss == Loss::L1 || m.loss == Loss::Mse;
+    if (dataset.taskKind == "regression")
+        return numbers ? "" : "set loss=l1 and metric=mae";
+    if (dataset.taskKind == "binary")
+        return m.loss == Loss::Bce ? "" : "set loss=bce and metric=auc";
+    const bool two = dataset.classes.size() == 2;
+    if (numbers || (m.loss == Loss::Bce && !two) || (m.metric == Metric::Auc && !two))
+        return "set loss=cross_entropy and metric=accuracy";
+    return "";
+}
+
 Result<Ok> checkModel(const ModelSpec& m, const DatasetSpec& dataset)
 {
     const auto bad = [&](ErrorCode code, const std::string& text) { return Error{code, "model " + m.name + ": " + text}; };
@@ -167,6 +188,10 @@ Result<Ok> checkModel(const ModelSpec& m, const DatasetSpec& dataset)
     if (outputWidth(m, dataset) < 1)
         return bad(ErrorCode::InvalidInput, fmt::format("data set {}: task: got none, expected classes or tasks to predict; "
                                                         "import it with labels", dataset.name));
+    const std::string wanted = lossFor(dataset, m);
+    if (!wanted.empty())
+        return bad(ErrorCode::InvalidInput, fmt::format("loss, metric: got {} and {}, but data set {} has {}; {}", lossName(m.loss),
+                                                        metricName(m.metric), dataset.name, taskText(dataset), wanted));
     return Ok{};
 }
 

@@ -160,5 +160,30 @@ TEST(ModelLayout, RefusesWhatTheModelCannotBe)
     EXPECT_EQ(result.error().code, ErrorCode::Unsupported);
 }
 
+TEST(ModelLayout, RefusesALossThatTheLabelsCannotFeed)
+{
+    const auto message = [](Loss loss, Metric metric, const DatasetSpec& dataset) {
+        ModelSpec m;
+        m.loss = loss;
+        m.metric = metric;
+        const auto result = modelLayout(m, dataset);
+        return result.ok() ? std::string() : result.error().message;
+    };
+    DatasetSpec d = coraCounts();
+    EXPECT_EQ(message(Loss::CrossEntropy, Metric::Accuracy, d), "");
+    EXPECT_NE(message(Loss::Bce, Metric::Auc, d).find("cora has 7 classes; set loss=cross_entropy and metric=accuracy"), std::string::npos)
+        << message(Loss::Bce, Metric::Auc, d);
+    EXPECT_NE(message(Loss::L1, Metric::Mae, d), "");
+    d.classes = {"no", "yes"};
+    EXPECT_EQ(message(Loss::Bce, Metric::Auc, d), "");
+    EXPECT_EQ(message(Loss::CrossEntropy, Metric::Auc, d), "");
+    d.taskKind = "regression";
+    EXPECT_EQ(message(Loss::Mse, Metric::Rmse, d), "");
+    EXPECT_NE(message(Loss::CrossEntropy, Metric::Accuracy, d).find("set loss=l1"), std::string::npos);
+    d.taskKind = "binary";
+    EXPECT_EQ(message(Loss::Bce, Metric::Auc, d), "");
+    EXPECT_NE(message(Loss::Mse, Metric::Mae, d), "");
+}
+
 } // namespace
 } // namespace megagraph
