@@ -321,29 +321,25 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
     const int keyWarp = warp % (B::kKeys / 16), queryWarp = warp / (B::kKeys / 16);
     const int half = B::kHalves == 1 ? 0 : keyWarp >> 2, keyRow = keyWarp * 16;
     const int who = int(threadIdx.x) & (kExpanders - 1), expander = int(threadIdx.x) / kExpanders; // expands the tile of half `expander`
-    const int64_t keyBlock = int64_t(keyTile) * B::kHalves + half;
-    const unsigned char* queries = p.q + int64_t(head) * p.packedQueryBlocks * kBlockBytes<D>;
-    const unsigned char* outs = p.dO + int64_t(head) * p.packedQueryBlocks * kBlockBytes<D>;
-    const float2* stats = p.rowStats + int64_t(head) * p.packedQueryBlocks * kTile;
+    const int keyBlock = keyTile * B::kHalves + half;
     unsigned char* codes = shared + B::kCodes + half * kCodeBytes;
     auto* present = reinterpret_cast<uint32_t*>(shared + B::kPresent) + 4 * half;
 
-    const auto lookAt = [&](int64_t queryBlock, int64_t block) {
-        if constexpr (kBiased)
-            return findTile(p, tables, queryBlock, block);
-        return TileLook{block < p.keyBlocks ? kUniform : kSkip, 0, kStoredBase, false, nullptr};
-    };
-    /// Looks at a query block: own tile into `look`; copies and expands if one of the block's tiles is needed.
-    const auto prepare = [&](int stage, int64_t queryBlock, TileLook& look) {
-        look = lookAt(queryBlock, keyBlock);
-        bool needed = !kBiased || look.path != kSkip; // the same for the whole block
-        if constexpr (kBiased && B::kHalves == 2)
-            needed = needed || lookAt(queryBlock, keyBlock ^ 1).path != kSkip;
+    /// Looks at a query block: own tile into `look`; copies and expands if one of the block's tiles is needed, which it returns.
+    const auto prepare = [&](int stage, int queryBlock, TileLook& look) {
+        bool needed = !kBiased; // the same for the whole block
+        look = {!kBiased && keyBlock < p.keyBlocks ? kUniform : kSkip, 0, kStoredBase, false, nullptr};
+#pragma unroll 1
+        for (int other = B::kHalves - 1; kBiased && other >= 0; --other) { // this warp's tile last
+            look = findTile(p, tables, queryBlock, keyBlock ^ other);
+            needed = needed || look.path != kSkip;
+        }
         if (needed) {
             unsigned char* to = shared + B::kStages + stage * B::kStage;
-            copyPanels(to, queries + queryBlock * kBlockBytes<D>, kBlockBytes<D>);
-            copyPanels(to + kBlockBytes<D>, outs + queryBlock * kBlockBytes<D>, kBlockBytes<D>);
-            copyPanels(to + B::kStats, reinterpret_cast<const unsigned char*>(stats + queryBlock * kTile), kTile * 8);
+            const int64_t from = int64_t(head) * p.packedQueryBlocks + queryBlock;
+            copyPanels(to, p.q + from * kBlockBytes<D>, kBlockBytes<D>);
+            copyPanels(to + kBlockBytes<D>, p.dO + from * kBlockBytes<D>, kBlockBytes<D>);
+            copyPanels(to + B::kStats, reinterpret_cast<const unsigned char*>(p.rowStats + from * kTile), kTile * 8);
         }
         commitCopies();
         if (kBiased && look.path == kClasses && (B::kHalves == 2 || expander == 0))
@@ -359,20 +355,19 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
     const int64_t keyOffset = (int64_t(head) * p.packedKeyBlocks + int64_t(keyTile) * B::kHalves) * kBlockBytes<D>;
     copyPanels(shared + B::kK, p.k + keyOffset, B::kKeys * D * 2);
     copyPanels(shared + B::kV, p.v + keyOffset, B::kKeys * D * 2);
-    TileLook next;
-    bool nextNeeded = prepare(0, 0, next);
 
     float dK[B::kColumns][4] = {}, dV[B::kColumns][4] = {};
-    const int64_t keysLeft = p.keys - keyBlock * kTile - (keyRow & 63); // from this warp's first key
-    for (int64_t queryBlock = 0; queryBlock < p.queryBlocks; ++queryBlock) {
-        const int stage = int(queryBlock & 1);
-        const TileLook look = next;
-        const bool needed = nextNeeded;
-        int32_t* turn = p.turns + int64_t(head) * p.queryBlocks + queryBlock;
+    const int queryBlocks = int(p.queryBlocks);
+    int32_t* turns = p.turns + int64_t(head) * p.queryBlocks;
+    TileLook look = {};
+    bool needed = false;
+    // one query block ahead: step -1 only prepares
+    for (int queryBlock = -1; queryBlock < queryBlocks; ++queryBlock) {
+        const int stage = queryBlock & 1;
         waitCopies<0>();
         __syncthreads();
         if (threadIdx.x == 0 && queryBlock > 0)
-            publishValue(turn - 1, keyTile + 1);
+            publishValue(turns + queryBlock - 1, keyTile + 1);
         const unsigned char* panels = shared + B::kStages + stage * B::kStage;
         if (needed) {
             float s[B::kGroups][4] = {}, dS[B::kGroups][4] = {};
@@ -381,14 +376,16 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
                 const int keyPlace = (keyRow >> 6) * kBlockBytes<D> + (keyRow & 63) * (D == 32 ? 64 : 128);
                 const int rowA = (matrix & 1) * 8 + inMatrix, rowB = (matrix >> 1) * 8 + inMatrix;
                 const auto* rowStats = reinterpret_cast<const float2*>(panels + B::kStats) + 32 * queryWarp;
+                const unsigned char* warpCodes = codes + (keyRow & 63) * kTile;
+                const int64_t keysLeft = p.keys - int64_t(keyBlock) * kTile - (keyRow & 63); // from this warp's first key
                 transposedScores<D>(PanelLane<D>(shared + B::kK + keyPlace, rowA, matrix >> 1),
                                     PanelLane<D>(panels + queryOffset, rowB, matrix & 1), s);
+                transposedProbabilities<D, kBiased>(p, look, keysLeft < 16 ? int(keysLeft) : 16, tables, warpCodes, queryWarp, rowStats, s);
                 transposedScores<D>(PanelLane<D>(shared + B::kV + keyPlace, rowA, matrix >> 1),
                                     PanelLane<D>(panels + kBlockBytes<D> + queryOffset, rowB, matrix & 1), dS);
-                const unsigned char* warpCodes = codes + (keyRow & 63) * kTile;
-                transposedProbabilities<D, kBiased>(p, look, keysLeft < 16 ? int(keysLeft) : 16, tables, warpCodes, queryWarp, rowStats, s);
-                transposedGradient<D>(p, uint32_t(p.headOffset + head), uint64_t(p.queryOffset + queryBlock * kTile + 32 * queryWarp),
-                                      uint64_t(p.keyOffset + keyBlock * kTile + (keyRow & 63)), rowStats, s, dS);
+                transposedGradient<D>(p, uint32_t(p.headOffset + head),
+                                      uint64_t(p.queryOffset + int64_t(queryBlock) * kTile + 32 * queryWarp),
+                                      uint64_t(p.keyOffset + int64_t(keyBlock) * kTile + (keyRow & 63)), rowStats, s, dS);
                 if (wantTable)
                     addTableGradient<D>(p, look, warpCodes, present, queryWarp, dS, sums);
             }
@@ -403,22 +400,25 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
             }
         }
         __syncthreads();
-        if (queryBlock + 1 < p.queryBlocks)
-            nextNeeded = prepare(stage ^ 1, queryBlock + 1, next);
+        const bool added = needed;
+        needed = false;
+        if (queryBlock + 1 < queryBlocks)
+            needed = prepare(stage ^ 1, queryBlock + 1, look);
+        if (queryBlock < 0)
+            continue;
         float dQ[D / 16][4] = {};
-        if (needed)
+        if (added)
             queryGradient<D>(shared + B::kDs, shared + B::kK, warp, dQ);
         if (threadIdx.x == 0)
-            waitForValue(turn, keyTile);
+            waitForValue(turns + queryBlock, keyTile);
         __syncthreads();
-        if (needed)
-            addToQueries<D>(p, head, queryBlock * kTile, warp, dQ);
+        if (added)
+            addToQueries<D>(p, head, int64_t(queryBlock) * kTile, warp, dQ);
         __threadfence();
     }
     __syncthreads();
-    if (threadIdx.x == 0 && p.queryBlocks > 0)
-        publishValue(p.turns + int64_t(head) * p.queryBlocks + p.queryBlocks - 1, keyTile + 1);
-    waitCopies<0>();
+    if (threadIdx.x == 0)
+        publishValue(turns + queryBlocks - 1, keyTile + 1);
     const int64_t keyRow0 = int64_t(keyTile) * B::kKeys + keyRow;
     const int firstColumn = B::kQueryWarps > 1 ? 64 * queryWarp : 0;
     addToKeys<D>(p, head, keyRow0, firstColumn, p.scale, p.dk, dK);

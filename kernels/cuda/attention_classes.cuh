@@ -52,6 +52,7 @@ __device__ __forceinline__ uint32_t scatterList(const unsigned char* stored, uns
     const auto* entries = reinterpret_cast<const uint16_t*>(stored);
     const int count = readGlobal(entries);
     uint32_t present = 0;
+#pragma unroll 1
     for (int e = 1 + who; e <= count; e += kExpanders) {
         const uint32_t entry = readGlobal(entries + e);
         const int row = int(entry >> 10), column = int(entry >> 4 & 63);
@@ -82,8 +83,10 @@ __device__ __forceinline__ void expandRows(const DenseParams& p, const TileLook&
                                            unsigned char* codes, int who, int barrier)
 {
     if (look.kind == kStoredPlanes) {
+#pragma unroll 1
         for (int piece = who; piece < kCodeBytes / 16; piece += kExpanders) {
             uint4 out = make_uint4(0, 0, 0, 0);
+#pragma unroll 1
             for (int plane = 0; plane < p.planes.planes; ++plane) {
                 const uint64_t word = planeWord(p, look.stored, plane, piece >> 2);
                 spreadBits(uint32_t(word), piece & 3, plane, out.x, out.y);

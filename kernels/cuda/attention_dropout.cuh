@@ -50,7 +50,7 @@ __device__ __forceinline__ uint32_t keepOne(const Mask& mask, uint32_t head, uin
 /// first query; column: of the tile's first key.
 __device__ __forceinline__ uint32_t keepRows(const Mask& mask, uint32_t head, uint64_t row, uint64_t column)
 {
-    const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
+    const int lane = int(recomputed(threadIdx.x) & 31), g = lane >> 2, t = lane & 3;
     uint32_t keep = 0;
     if ((column & 7) != 0) {
 #pragma unroll 1
@@ -77,7 +77,7 @@ __device__ __forceinline__ uint32_t keepRows(const Mask& mask, uint32_t head, ui
 template <int kGroups>
 __device__ __forceinline__ uint32_t keepColumns(const Mask& mask, uint32_t head, uint64_t row, uint64_t column)
 {
-    const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
+    const int lane = int(recomputed(threadIdx.x) & 31), g = lane >> 2, t = lane & 3;
     uint32_t keep = 0;
     if ((column & 7) != 0) {
 #pragma unroll 1

@@ -46,14 +46,23 @@ template <int D> __device__ __forceinline__ void loadForwardState(const DensePar
     }
 }
 
+/// What the computation of a tile still needs of its look, in one register.
+struct TileForm {
+    int32_t packed;
+    __device__ __forceinline__ explicit TileForm(const TileLook& look) : packed(look.path | int32_t(look.split) << 2 | look.code << 8) {}
+    __device__ __forceinline__ int32_t path() const { return packed & 3; }
+    __device__ __forceinline__ bool split() const { return (packed & 4) != 0; }
+    __device__ __forceinline__ int32_t code() const { return packed >> 8; }
+};
+
 /// s' = s scale log2 e + addend, and -inf behind the last key.
 template <bool kBiased>
-__device__ __forceinline__ void addBias(const DenseParams& p, const TileLook& look, const SharedTables* tables, const unsigned char* codes,
+__device__ __forceinline__ void addBias(const DenseParams& p, TileForm form, const SharedTables* tables, const unsigned char* codes,
                                         int keysLeft, float (&s)[8][4])
 {
-    const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
-    if (kBiased && look.path == kClasses) {
-        const float* table = look.split ? tables->full : tables->near;
+    const int lane = int(recomputed(threadIdx.x) & 31), g = lane >> 2, t = lane & 3;
+    if (kBiased && form.path() == kClasses) {
+        const float* table = form.split() ? tables->full : tables->near;
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             const uint4 word = *reinterpret_cast<const uint4*>(codes + (g + 8 * r) * kTile + 16 * t);
@@ -68,7 +77,7 @@ __device__ __forceinline__ void addBias(const DenseParams& p, const TileLook& lo
             }
         }
     } else {
-        const float addend = kBiased ? tables->full[look.code] : 0.0f;
+        const float addend = kBiased ? tables->full[form.code()] : 0.0f;
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
 #pragma unroll
@@ -167,119 +176,148 @@ template <int D> __device__ __forceinline__ void writeRow(const DenseParams& p, 
 
 /// The next key block from `from` that one of the two halves needs; `look` of this warp's half.
 template <bool kBiased>
-__device__ __forceinline__ int64_t nextKeyBlock(const DenseParams& p, const SharedTables* tables, int64_t tile, int half, int64_t from,
-                                                TileLook& look)
+__device__ __forceinline__ int nextKeyBlock(const DenseParams& p, const SharedTables* tables, int tile, int half, int from, TileLook& look)
 {
     if constexpr (!kBiased) {
         look = {kUniform, 0, kStoredBase, false, nullptr};
         return from;
-    }
-    for (int64_t block = from; block < p.keyBlocks; ++block) {
-        const TileLook mine = findTile(p, tables, 2 * tile + half, block), other = findTile(p, tables, 2 * tile + 1 - half, block);
-        if (mine.path == kSkip && other.path == kSkip)
-            continue;
-        look = mine;
+    } else {
+        int block = from;
+        for (bool needed = false; block < p.keyBlocks; ++block) {
+#pragma unroll 1
+            for (int other = 1; other >= 0; --other) { // this warp's half last
+                look = findTile(p, tables, 2 * tile + (half ^ other), block);
+                needed = needed || look.path != kSkip;
+            }
+            if (needed)
+                break;
+        }
         return block;
     }
-    return p.keyBlocks;
+}
+
+__device__ __forceinline__ void copyFragment(const uint32_t (&from)[4], uint32_t (&to)[4])
+{
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        to[i] = from[i];
+}
+
+/// S = Q K^T of 16 queries x 64 keys. kHeld: the query fragments are in `held`, else they are read again.
+template <int D, bool kHeld>
+__device__ __forceinline__ void scoreRows(const PanelLane<D>& queryLane, const uint32_t (&held)[kHeld ? D / 16 : 1][4],
+                                          const PanelLane<D>& keyLane, float (&s)[8][4])
+{
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+        uint32_t a[4];
+        if constexpr (kHeld)
+            copyFragment(held[k], a);
+        else
+            ldmatrix<false>(a, queryLane.at(0, 2 * k));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            uint32_t b[4];
+            ldmatrix<false>(b, keyLane.at(16 * j, 2 * k));
+            mma16816(s[2 * j], a, b[0], b[1]);
+            mma16816(s[2 * j + 1], a, b[2], b[3]);
+        }
+    }
+}
+
+/// out += P V; P rounded to bf16 stays in registers: two neighbouring n8 fragments are one A operand.
+template <int D> __device__ __forceinline__ void addValues(const float (&s)[8][4], const PanelLane<D>& valueLane, float (&out)[D / 8][4])
+{
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const uint32_t a[4] = {packBf16(s[2 * k][0], s[2 * k][1]), packBf16(s[2 * k][2], s[2 * k][3]),
+                               packBf16(s[2 * k + 1][0], s[2 * k + 1][1]), packBf16(s[2 * k + 1][2], s[2 * k + 1][3])};
+#pragma unroll
+        for (int n = 0; n < D / 16; ++n) {
+            uint32_t b[4];
+            ldmatrix<true>(b, valueLane.at(16 * k, 2 * n));
+            mma16816(out[2 * n], a, b[0], b[1]);
+            mma16816(out[2 * n + 1], a, b[2], b[3]);
+        }
+    }
 }
 
 template <int D, bool kBiased>
 __global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80(const __grid_constant__ DenseParams p)
 {
     using Place = ForwardShared<D, kBiased>;
+    constexpr bool kHeld = !kBiased && D != 64; // registers for the query fragments
     unsigned char* shared = dynamicShared();
     auto* tables = reinterpret_cast<SharedTables*>(shared + Place::kTables);
-    const int warp = int(threadIdx.x >> 5), lane = int(threadIdx.x & 31), half = warp >> 2, who = int(threadIdx.x & 127);
-    const int head = int(blockIdx.x % unsigned(p.heads));
-    const int64_t tile = blockIdx.x / unsigned(p.heads), row0 = tile * 2 * kTile + warp * 16 + (lane >> 2);
-    const unsigned char* keys = p.k + int64_t(head) * p.packedKeyBlocks * kBlockBytes<D>;
-    const unsigned char* values = p.v + int64_t(head) * p.packedKeyBlocks * kBlockBytes<D>;
+    const int warp = int(threadIdx.x >> 5), lane = int(threadIdx.x & 31), half = warp >> 2;
+    const int head = int(blockIdx.x % unsigned(p.heads)), tile = int(blockIdx.x / unsigned(p.heads));
+    const int inMatrix = lane & 7, matrix = lane >> 3;
 
-    const auto copyKeys = [&](int stage, int64_t block) {
-        copyPanels(shared + Place::kKeys + stage * Place::kStage, keys + block * kBlockBytes<D>, kBlockBytes<D>);
-        copyPanels(shared + Place::kKeys + stage * Place::kStage + kBlockBytes<D>, values + block * kBlockBytes<D>, kBlockBytes<D>);
-        commitCopies();
+    const auto copyBlock = [&](int head, int stage, int block) {
+        const int64_t from = (int64_t(head) * p.packedKeyBlocks + block) * kBlockBytes<D>;
+        unsigned char* to = shared + Place::kKeys + stage * Place::kStage;
+        copyPanels(to, p.k + from, kBlockBytes<D>);
+        copyPanels(to + kBlockBytes<D>, p.v + from, kBlockBytes<D>);
     };
     const auto codesOf = [&](int stage) { return shared + Place::kCodes + (2 * stage + half) * kCodeBytes; };
 
+    copyPanels(shared + Place::kQueries, p.q + (int64_t(head) * p.packedQueryBlocks + 2 * tile) * kBlockBytes<D>, 2 * kBlockBytes<D>);
+    commitCopies();
     if constexpr (kBiased) {
         if (warp == 0)
             fillTables(p, head, lane, tables);
         __syncthreads();
     }
+    const auto firstRow = [&] { return int64_t(tile) * 2 * kTile + warp * 16 + (lane >> 2); };
     ForwardRows<D> rows;
-    loadForwardState<D>(p, head, row0, rows);
-    TileLook next = {};
-    int64_t nextBlock = nextKeyBlock<kBiased>(p, tables, tile, half, 0, next);
-    copyPanels(shared + Place::kQueries, p.q + (int64_t(head) * p.packedQueryBlocks + 2 * tile) * kBlockBytes<D>, 2 * kBlockBytes<D>);
-    if (nextBlock < p.keyBlocks) {
-        copyKeys(0, nextBlock);
-        if (kBiased && next.path == kClasses)
-            expandRows(p, next, 2 * tile + half, nextBlock, codesOf(0), who, 1 + half);
-    } else {
-        commitCopies();
-    }
-    const int inMatrix = lane & 7, matrix = lane >> 3;
-    waitCopies<0>();
-    __syncthreads();
-    uint32_t query[D / 16][4];
-    const PanelLane<D> queryLane(shared + Place::kQueries + (warp >> 2) * kBlockBytes<D> + (warp & 3) * 16 * (D == 32 ? 64 : 128),
+    loadForwardState<D>(p, head, firstRow(), rows);
+    const PanelLane<D> queryLane(shared + Place::kQueries + half * kBlockBytes<D> + (warp & 3) * 16 * (D == 32 ? 64 : 128),
                                  (matrix & 1) * 8 + inMatrix, matrix >> 1);
-#pragma unroll
-    for (int k = 0; k < D / 16; ++k)
-        ldmatrix<false>(query[k], queryLane.at(0, 2 * k));
+    uint32_t held[kHeld ? D / 16 : 1][4] = {};
 
-    for (int stage = 0; nextBlock < p.keyBlocks; stage ^= 1) {
-        const TileLook look = next;
-        const int64_t block = nextBlock;
-        nextBlock = nextKeyBlock<kBiased>(p, tables, tile, half, block + 1, next);
+    // one step ahead: while block is computed, the next one is copied and its codes are expanded; step -1 computes nothing
+    TileForm form(TileLook{});
+    for (int stage = 1, block = -1; block < p.keyBlocks; stage ^= 1) {
+        const uint32_t place = recomputed(blockIdx.x);
+        const int head = int(place % unsigned(p.heads)), tile = int(place / unsigned(p.heads));
+        TileLook next = {};
+        const int nextBlock = nextKeyBlock<kBiased>(p, tables, tile, half, block + 1, next);
         waitCopies<0>();
         __syncthreads();
         if (nextBlock < p.keyBlocks) {
-            copyKeys(stage ^ 1, nextBlock);
+            copyBlock(head, stage ^ 1, nextBlock);
+            commitCopies();
             if (kBiased && next.path == kClasses)
-                expandRows(p, next, 2 * tile + half, nextBlock, codesOf(stage ^ 1), who, 1 + half);
+                expandRows(p, next, 2 * tile + half, nextBlock, codesOf(stage ^ 1), int(recomputed(threadIdx.x) & 127), 1 + half);
         }
-        if (kBiased && look.path == kSkip)
-            continue;
-        const unsigned char* keyPanels = shared + Place::kKeys + stage * Place::kStage;
-        float s[8][4] = {};
-        const PanelLane<D> keyLane(keyPanels, (matrix >> 1) * 8 + inMatrix, matrix & 1);
+        if (kHeld && block < 0) {
 #pragma unroll
-        for (int k = 0; k < D / 16; ++k) {
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                uint32_t b[4];
-                ldmatrix<false>(b, keyLane.at(16 * j, 2 * k));
-                mma16816(s[2 * j], query[k], b[0], b[1]);
-                mma16816(s[2 * j + 1], query[k], b[2], b[3]);
+            for (int k = 0; k < (kHeld ? D / 16 : 1); ++k)
+                ldmatrix<false>(held[k], queryLane.at(0, 2 * k));
+        }
+        if (block >= 0 && (!kBiased || form.path() != kSkip)) {
+            const int thread = int(recomputed(threadIdx.x)), warp = thread >> 5, inMatrix = thread & 7, matrix = thread >> 3 & 3;
+            const PanelLane<D> queryLane(shared + Place::kQueries + (warp >> 2) * kBlockBytes<D> + (warp & 3) * 16 * (D == 32 ? 64 : 128),
+                                         (matrix & 1) * 8 + inMatrix, matrix >> 1);
+            const unsigned char* panels = shared + Place::kKeys + stage * Place::kStage;
+            float s[8][4] = {};
+            scoreRows<D, kHeld>(queryLane, held, PanelLane<D>(panels, (matrix >> 1) * 8 + inMatrix, matrix & 1), s);
+            const int64_t left = p.keys - int64_t(block) * kTile;
+            addBias<kBiased>(p, form, tables, codesOf(stage) + (warp & 3) * 16 * kTile, left < kTile ? int(left) : kTile, s);
+            softmaxRows<D>(s, rows);
+            if (p.mask.threshold != 0) {
+                const uint32_t keep = keepRows(p.mask, uint32_t(p.headOffset + head),
+                                               uint64_t(p.queryOffset + int64_t(tile) * 2 * kTile + warp * 16),
+                                               uint64_t(p.keyOffset + int64_t(block) * kTile));
+                applyKeep(keep, p.mask.keepScale, s);
             }
+            addValues<D>(s, PanelLane<D>(panels + kBlockBytes<D>, (matrix & 1) * 8 + inMatrix, matrix >> 1), rows.out);
         }
-        const int64_t left = p.keys - block * kTile;
-        addBias<kBiased>(p, look, tables, codesOf(stage) + (warp & 3) * 16 * kTile, left < kTile ? int(left) : kTile, s);
-        softmaxRows<D>(s, rows);
-        if (p.mask.threshold != 0) {
-            const uint32_t keep = keepRows(p.mask, uint32_t(p.headOffset + head), uint64_t(p.queryOffset + tile * 2 * kTile + warp * 16),
-                                           uint64_t(p.keyOffset + block * kTile));
-            applyKeep(keep, p.mask.keepScale, s);
-        }
-        const PanelLane<D> valueLane(keyPanels + kBlockBytes<D>, (matrix & 1) * 8 + inMatrix, matrix >> 1);
-#pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const uint32_t a[4] = {packBf16(s[2 * k][0], s[2 * k][1]), packBf16(s[2 * k][2], s[2 * k][3]),
-                                   packBf16(s[2 * k + 1][0], s[2 * k + 1][1]), packBf16(s[2 * k + 1][2], s[2 * k + 1][3])};
-#pragma unroll
-            for (int n = 0; n < D / 16; ++n) {
-                uint32_t b[4];
-                ldmatrix<true>(b, valueLane.at(16 * k, 2 * n));
-                mma16816(rows.out[2 * n], a, b[0], b[1]);
-                mma16816(rows.out[2 * n + 1], a, b[2], b[3]);
-            }
-        }
+        form = TileForm(next);
+        block = nextBlock;
     }
-    writeRow<D>(p, head, row0, 0, rows);
-    writeRow<D>(p, head, row0 + 8, 1, rows);
+    writeRow<D>(p, head, firstRow(), 0, rows);
+    writeRow<D>(p, head, firstRow() + 8, 1, rows);
 }
 
 } // namespace megagraph::kernels::cuda

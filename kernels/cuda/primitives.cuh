@@ -123,6 +123,14 @@ __device__ __forceinline__ float negativeInfinity()
 {
     return -INFINITY;
 }
+/// A copy of x that the compiler cannot trace back: what is computed from it inside a loop is not kept in registers around it.
+__device__ __forceinline__ uint32_t recomputed(uint32_t x)
+{
+#if defined(__CUDACC__)
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
 /// 2^x, about 2 ulp; 0 for -inf.
 __device__ __forceinline__ float exp2Fast(float x)
 {

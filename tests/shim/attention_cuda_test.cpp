@@ -130,5 +130,250 @@ TEST(CudaAttention, EveryStorageOfNearPairsGivesTheSameBits)
     }
 }
 
+Dropout dropoutAt(double p)
+{
+    Dropout d;
+    d.p = p;
+    d.seed = 5;
+    d.step = 7;
+    d.item = 3;
+    d.layer = 2;
+    d.site = kSiteAttention;
+    return d;
+}
+
+TEST(CudaAttention, DropsTheSamePairsAsTheReferenceAtAlignedAndOddOffsets)
+{
+    struct Case {
+        int32_t dim;
+        Range rows, keys;
+        double p;
+    };
+    for (const Case& c : {Case{32, {0, 70}, {0, 130}, 0.5}, Case{64, {13, 90}, {8, 100}, 0.1}, Case{64, {13, 90}, {3, 100}, 0.5},
+                          Case{128, {5, 80}, {64, 130}, 0.5}, Case{128, {5, 80}, {63, 130}, 0.1}, Case{16, {0, 40}, {0, 40}, 1.0}}) {
+        SCOPED_TRACE("d_h " + std::to_string(c.dim) + " keys from " + std::to_string(c.keys.begin));
+        const World w = makeWorld(130, 2, 1, true, 4);
+        Problem p = problemOf(w, 2, c.dim, true, 6);
+        p.dropout = dropoutAt(c.p);
+        expectReference(p, c.rows, c.keys, runInAllOrders(p, c.rows, c.keys));
+    }
+}
+
+TEST(CudaAttention, MasksThePairsOfOtherGraphsInAPack)
+{
+    World w = makeWorld(150, 2, 1, false, 9);
+    kernels::testing::cutIntoSegments(w, {30, 64, 66, 100, 150});
+    for (const bool bias : {true, false}) {
+        SCOPED_TRACE(bias ? "table" : "no table");
+        const Problem p = problemOf(w, 2, 16, bias, 8);
+        const Range all{0, 150};
+        Options options;
+        options.storage = Storage::PlanesInRanges;
+        expectReference(p, all, all, runInAllOrders(p, all, all, options));
+    }
+}
+
+TEST(CudaAttention, RowsWithoutKeysAreZeroAndDisturbNothing)
+{
+    World w = makeWorld(140, 2, 1, false, 9);
+    kernels::testing::cutIntoSegments(w, {40, 140});
+    for (const int32_t dim : {32, 128}) {
+        const Problem p = problemOf(w, 1, dim, true, 8);
+        const Range rows{0, 140}, keys{60, 140}; // the first 40 rows see no key
+        const Outputs out = runInAllOrders(p, rows, keys);
+        expectReference(p, rows, keys, out);
+        for (int64_t i = 0; i < 40; ++i) {
+            EXPECT_EQ(out.lse[size_t(i)], -std::numeric_limits<float>::infinity());
+            for (int64_t x = 0; x < dim; ++x) {
+                EXPECT_EQ(out.o[size_t(i * dim + x)], 0.0f);
+                EXPECT_EQ(out.dq[size_t(i * dim + x)], 0.0f);
+            }
+        }
+    }
+    const Problem p = problemOf(w, 1, 16, true, 8); // no keys, and no rows, at all
+    const Outputs none = run(p, {0, 70}, {20, 20});
+    EXPECT_EQ(none.lse[69], -std::numeric_limits<float>::infinity());
+    EXPECT_EQ(none.o[0], 0.0f);
+    EXPECT_EQ(none.dq[5], 0.0f);
+    EXPECT_EQ(run(p, {20, 20}, {0, 70}).dk[3], 0.0f);
+}
+
+TEST(CudaAttention, HoldsAtExtremeTablesAndScores)
+{
+    const World w = makeWorld(90, 2, 2, true, 21);
+    Problem p = problemOf(w, 2, 32, true, 3);
+    const Range all{0, 90};
+    for (int32_t h = 0; h < 2; ++h) {
+        p.table[size_t(h * w.classes + 0)] = -1e4f; // own key
+        p.table[size_t(h * w.classes + 1)] = -std::numeric_limits<float>::infinity();
+        p.table[size_t(h * w.classes + w.hops + 2)] = -std::numeric_limits<float>::infinity(); // whole tiles and rows
+    }
+    expectReference(p, all, all, runInAllOrders(p, all, all));
+    Problem big = problemOf(w, 1, 32, false, 3);
+    for (float& x : big.q)
+        x *= 1024.0f;
+    const Outputs out = run(big, all, all);
+    expectReference(big, all, all, out);
+}
+
+TEST(CudaAttention, ReadsStridedFloatsAndFrozenTables)
+{
+    const World w = makeWorld(100, 2, 2, false, 2);
+    const Problem p = problemOf(w, 3, 10, true, 12);
+    const Range all{0, 100};
+    Options options;
+    const Outputs plain = run(p, all, all, options);
+    options.bf16 = false;
+    options.spread = 3; // a slice of one [N, 3, H, d_h] projection, padded rows, NaN between
+    const Outputs strided = run(p, all, all, options);
+    EXPECT_TRUE(equalBits(plain.o, strided.o));
+    EXPECT_TRUE(equalBits(plain.dk, strided.dk));
+    options.learned = false;
+    const Outputs frozen = run(p, all, all, options);
+    EXPECT_TRUE(equalBits(plain.dq, frozen.dq));
+    EXPECT_TRUE(frozen.table.empty());
+}
+
+TEST(CudaAttention, ClosedTableGradientSumsToZero)
+{
+    const World w = makeWorld(120, 3, 3, true, 17);
+    const Problem p = problemOf(w, 2, 32, true, 5);
+    const Range all{0, 120};
+    const Outputs out = run(p, all, all);
+    for (int32_t h = 0; h < 2; ++h) {
+        double sum = 0, size = 0;
+        for (int32_t c = 0; c < w.classes; ++c) {
+            sum += double(out.table[size_t(h * w.classes + c)]);
+            size += std::abs(double(out.table[size_t(h * w.classes + c)]));
+            EXPECT_TRUE(c != w.hops + 1 || out.summed[size_t(h * w.classes + c)] == 0.0) << "the far bin is left open";
+        }
+        EXPECT_LE(std::abs(sum), 1e-5 * size);
+    }
+}
+
+/// Ring of key intervals, one of them empty: partial states in place or combined, backward with += over the steps.
+TEST(CudaAttention, RingStepsEqualOnePass)
+{
+    const World w = makeWorld(200, 2, 2, true, 31);
+    Problem p = problemOf(w, 2, 32, true, 13);
+    p.dropout = dropoutAt(0.1);
+    const Range rows{40, 130}, all{0, 200};
+    const std::vector<Range> intervals = {{77, 200}, {0, 0}, {0, 77}};
+    const size_t qn = size_t(rows.size() * 64), states = size_t(rows.size() * 2);
+    MegagraphCudaError error{};
+    const auto partial = [&](Range keys, bool first, const MegagraphCudaState& state) {
+        DeviceBlock b(p, rows, keys, {});
+        const int64_t bytes = table().attentionForwardWorkspace(&b.shape);
+        Device<unsigned char> workspace(size_t(bytes), "workspace");
+        expectQueued(table().attentionPartial(&b.shape, &b.q.view, &b.k.view, &b.v.view, &b.bias->bias, &b.dropout, first ? 1 : 0, &state,
+                                              workspace.data(), bytes, nullptr, &error),
+                     error);
+    };
+    const auto finish = [&](const MegagraphCudaState& state) {
+        Device<float> o(qn, "o"), lse(states, "lse");
+        const MegagraphCudaView view = outputView(o, deviceShape(p, rows, all));
+        expectQueued(table().attentionFinish(&state, &view, lse.data(), nullptr, &error), error);
+        Outputs out;
+        out.o = o.values();
+        out.lse = lse.values();
+        return out;
+    };
+    const Outputs once = run(p, rows, all);
+    Device<float> m(states), l(states), acc(qn), m2(states), l2(states), acc2(qn);
+    const MegagraphCudaState state{m.data(), l.data(), acc.data()}, other{m2.data(), l2.data(), acc2.data()};
+    for (size_t i = 0; i < intervals.size(); ++i)
+        partial(intervals[i], i == 0, state);
+    const Outputs ring = finish(state);
+    EXPECT_LE(relativeError(ring.o, once.o), 4e-3) << "P is rounded to bf16 under another maximum";
+    EXPECT_LE(relativeError(ring.lse, once.lse), 1e-6);
+    expectReference(p, rows, all, ring);
+
+    partial(intervals[1], true, state); // an empty state on the left
+    for (const size_t i : {2, 0}) {
+        partial(intervals[i], true, other);
+        expectQueued(table().attentionCombine(rows.size(), 2, 32, &state, &other, nullptr, &error), error);
+    }
+    const Outputs combined = finish(state);
+    EXPECT_LE(relativeError(combined.lse, once.lse), 1e-6);
+    expectReference(p, rows, all, combined);
+
+    Device<float> o(ring.o, "o"), lse(ring.lse, "lse"), delta(states, "delta"), dq(std::vector<float>(qn, 0.0f), "dq");
+    Device<double> summed(std::vector<double>(size_t(2 * w.classes), 0.0), "sums");
+    Outputs back;
+    back.dk.assign(size_t(200 * 64), 0.0f);
+    back.dv = back.dk;
+    for (const Range keys : intervals) {
+        DeviceBlock b(p, rows, keys, {});
+        const MegagraphCudaView view = outputView(o, b.shape);
+        expectQueued(table().attentionDelta(&view, &b.dO.view, delta.data(), nullptr, &error), error);
+        Device<float> dk(std::vector<float>(size_t(keys.size() * 64), 0.0f)), dv(std::vector<float>(size_t(keys.size() * 64), 0.0f));
+        runBackward(b, lse, delta, dq, dk, dv, &summed);
+        const std::vector<float> k = dk.values(), v = dv.values();
+        std::copy(k.begin(), k.end(), back.dk.begin() + keys.begin * 64);
+        std::copy(v.begin(), v.end(), back.dv.begin() + keys.begin * 64);
+    }
+    EXPECT_LE(relativeError(dq.values(), once.dq), 5e-3);
+    EXPECT_LE(relativeError(back.dk, once.dk), 5e-3);
+    EXPECT_LE(relativeError(back.dv, once.dv), 5e-3);
+    EXPECT_LE(relativeError(summed.values(), once.summed), 5e-3);
+}
+
+TEST(CudaAttention, PacksPanelsInTheSwizzle)
+{
+    const World w = makeWorld(70, 1, 1, false, 1);
+    for (const int32_t dim : {10, 40, 128}) {
+        const Problem p = problemOf(w, 2, dim, false, 3);
+        const int32_t width = dim <= 32 ? 32 : dim <= 64 ? 64 : 128;
+        DeviceView view(p.q, {0, 70}, p, false, 1);
+        const int64_t bytes = table().packedBytes(70, 2, dim);
+        ASSERT_EQ(bytes, 128 * 2 * width * 2);
+        Device<uint16_t> packed(size_t(bytes / 2), "packed");
+        MegagraphCudaError error{};
+        expectQueued(table().packHeads(&view.view, packed.data(), nullptr, &error), error);
+        const std::vector<uint16_t> got = packed.values();
+        for (int64_t row = 0; row < 128; ++row) {
+            for (int32_t column = 0; column < width; ++column) { // the layout in words of 16 bits, written out once more
+                const int64_t chunk = column / 8 % (width == 32 ? 4 : 8);
+                const int64_t swizzled = width == 32 ? chunk ^ (row / 2 % 4) : chunk ^ row % 8;
+                const int64_t inRow = width == 32 ? row % 64 * 32 : column / 64 * 4096 + row % 64 * 64;
+                const int64_t at = 128 * width + row / 64 * 64 * width + inRow + swizzled * 8 + column % 8; // head 1
+                const float expected = row < 70 && column < dim ? p.q[size_t((row * 2 + 1) * dim + column)] : 0.0f;
+                ASSERT_EQ(bf16Value(got[size_t(at)]), expected) << row << " " << column;
+            }
+        }
+    }
+}
+
+TEST(CudaAttention, RefusesWrongArgumentsBeforeItWrites)
+{
+    const World w = makeWorld(64, 2, 1, false, 1);
+    const Problem p = problemOf(w, 1, 16, true, 3);
+    DeviceBlock b(p, {0, 64}, {0, 64}, {});
+    Device<float> o(64 * 16, "o"), lse(64, "lse");
+    const MegagraphCudaView view = outputView(o, b.shape);
+    const int64_t bytes = table().attentionForwardWorkspace(&b.shape);
+    Device<unsigned char> workspace(size_t(bytes), "workspace");
+    MegagraphCudaError error{};
+    const auto forward = [&](const MegagraphCudaShape& shape, const MegagraphCudaView& q, const MegagraphCudaBias& bias, int64_t space) {
+        const int32_t code = table().attentionForward(&shape, &q, &b.k.view, &b.v.view, &bias, &b.dropout, &view, lse.data(),
+                                                      workspace.data(), space, nullptr, &error);
+        return std::string(error.text).substr(0, code == 0 ? 0 : 90);
+    };
+    MegagraphCudaShape wide = b.shape;
+    wide.dim = 130;
+    EXPECT_NE(forward(wide, b.q.view, b.bias->bias, bytes).find("head width: got 130, expected 1 to 128"), std::string::npos);
+    MegagraphCudaView tight = b.q.view;
+    tight.rowStride = 8;
+    EXPECT_NE(forward(b.shape, tight, b.bias->bias, bytes).find("q: strides, got row 8"), std::string::npos);
+    MegagraphCudaBias planes = b.bias->bias;
+    planes.planes.planes = 3;
+    EXPECT_NE(forward(b.shape, b.q.view, planes, bytes).find("bias planes: got 3"), std::string::npos);
+    EXPECT_NE(forward(b.shape, b.q.view, b.bias->bias, bytes - 1).find("workspace: got"), std::string::npos);
+    for (const float x : o.values())
+        EXPECT_TRUE(std::isnan(x)) << "nothing is written after a refusal";
+    EXPECT_EQ(forward(b.shape, b.q.view, b.bias->bias, bytes), "");
+    EXPECT_EQ(megagraphCudaTable(MegagraphCudaVersion + 1), nullptr);
+}
+
 } // namespace
 } // namespace megagraph::kernels::cuda::testing
