@@ -188,7 +188,7 @@ typedef struct {
 } MegagraphCudaTable;
 
 /// The table of `version`, or null if this module has no such version. The only exported symbol.
-const MegagraphCudaTable* megagraphCudaTable(int32_t version);
+__attribute__((visibility("default"))) const MegagraphCudaTable* megagraphCudaTable(int32_t version);
 
 #ifdef __cplusplus
 }
