@@ -3,8 +3,13 @@
 // (kernels/cuda/compile.sh) against kernels/cuda/registers.json. Spills and stack are never allowed; every instance
 // must have a limit. Prints registers per instance, the size of the module and the seconds of the build. Without nvcc:
 // one counted skip.
+#include "kernels/cuda/api.h"
+
 #include <algorithm>
+#include <cstring>
 #include <cxxabi.h>
+#include <dlfcn.h>
+#include <elf.h>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -168,6 +173,54 @@ TEST(CompileGate, EveryInstanceIsWithinItsRegistersWithoutSpills)
     const fs::path module = fs::path(MEGAGRAPH_BIN_DIR) / "libmegagraph_cuda.so";
     std::printf("%zu instances; %s: %.2f MiB; %d s in nvcc (0 = from the compiler cache)\n", all.size(), module.c_str(),
                 double(fs::file_size(module)) / 1048576, seconds);
+#endif
+}
+
+/// Names that an ELF64 shared library defines for others.
+std::vector<std::string> exportsOf(const fs::path& path)
+{
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const auto at = [&](auto& to, size_t offset) { std::memcpy(&to, bytes.data() + offset, sizeof to); };
+    Elf64_Ehdr header{};
+    at(header, 0);
+    std::vector<Elf64_Shdr> sections(header.e_shnum);
+    for (size_t i = 0; i < sections.size(); ++i)
+        at(sections[i], header.e_shoff + i * sizeof(Elf64_Shdr));
+    std::vector<std::string> names;
+    for (const Elf64_Shdr& section : sections) {
+        for (size_t i = 0; section.sh_type == SHT_DYNSYM && i < section.sh_size / sizeof(Elf64_Sym); ++i) {
+            Elf64_Sym symbol{};
+            at(symbol, section.sh_offset + i * sizeof symbol);
+            if (symbol.st_shndx != SHN_UNDEF)
+                names.emplace_back(bytes.data() + sections[section.sh_link].sh_offset + symbol.st_name);
+        }
+    }
+    return names;
+}
+
+TEST(CudaModule, ExportsOneFunctionAndItsTableIsComplete)
+{
+#if !defined(MEGAGRAPH_CUDA_REPORTS)
+    GTEST_SKIP() << "built without nvcc: there is no CUDA module";
+#else
+    const fs::path module = fs::path(MEGAGRAPH_BIN_DIR) / "libmegagraph_cuda.so";
+    EXPECT_EQ(exportsOf(module), std::vector<std::string>{"megagraphCudaTable"});
+    void* library = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL); // needs no driver until the first call
+    ASSERT_NE(library, nullptr) << dlerror();
+    const auto entry = reinterpret_cast<decltype(&megagraphCudaTable)>(dlsym(library, "megagraphCudaTable"));
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry(MegagraphCudaVersion + 1), nullptr);
+    const MegagraphCudaTable* table = entry(MegagraphCudaVersion);
+    ASSERT_NE(table, nullptr);
+    EXPECT_EQ(table->version, MegagraphCudaVersion);
+    EXPECT_EQ(table->size, int32_t(sizeof(MegagraphCudaTable)));
+    for (size_t entryAt = offsetof(MegagraphCudaTable, packedBytes); entryAt < sizeof *table;
+         entryAt += sizeof(void*)) {
+        void* function = nullptr;
+        std::memcpy(&function, reinterpret_cast<const char*>(table) + entryAt, sizeof function);
+        EXPECT_NE(function, nullptr) << "entry at byte " << entryAt;
+    }
 #endif
 }
 
