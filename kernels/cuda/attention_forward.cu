@@ -5,7 +5,7 @@
 namespace megagraph::kernels::cuda {
 namespace {
 
-template <int D, bool kBiased> const char* launchForward(const DenseParams& p, Stream stream)
+template <int D, bool kBiased> const char* launchWarps(const DenseParams& p, Stream stream)
 {
     constexpr int kBytes = ForwardShared<D, kBiased>::kBytes;
     if (const char* failure = allowShared(attentionForward80<D, kBiased>, kBytes))
@@ -21,8 +21,8 @@ const char* launchForward80(const DenseParams& p, bool biased, Stream stream)
 {
     const int32_t width = paddedWidth(p.dim);
     if (biased)
-        return width == 32 ? launchForward<32, true>(p, stream) : width == 64 ? launchForward<64, true>(p, stream) : launchForward<128, true>(p, stream);
-    return width == 32 ? launchForward<32, false>(p, stream) : width == 64 ? launchForward<64, false>(p, stream) : launchForward<128, false>(p, stream);
+        return width == 32 ? launchWarps<32, true>(p, stream) : width == 64 ? launchWarps<64, true>(p, stream) : launchWarps<128, true>(p, stream);
+    return width == 32 ? launchWarps<32, false>(p, stream) : width == 64 ? launchWarps<64, false>(p, stream) : launchWarps<128, false>(p, stream);
 }
 
 } // namespace megagraph::kernels::cuda

@@ -242,11 +242,39 @@ template <int D> __device__ __forceinline__ void addValues(const float (&s)[8][4
     }
 }
 
-template <int D, bool kBiased>
-__global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80(const __grid_constant__ DenseParams p)
+/// The same two products by a warp group, which has one half of the tile: operands in shared memory, P in registers.
+template <int D> __device__ __forceinline__ void scoreGroup(const unsigned char* queries, const unsigned char* keys, float (&s)[8][4])
+{
+    beginGroupProducts();
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+        const int at = (k >> 2) * 8192 + (k & 3) * 32;
+        wgmma64x64x16(s, panelDescriptor(queries + at, 16), panelDescriptor(keys + at, 16), k > 0 ? 1 : 0);
+    }
+    finishGroupProducts();
+}
+template <int D> __device__ __forceinline__ void addValuesGroup(const float (&s)[8][4], const unsigned char* values, float (&out)[D / 8][4])
+{
+    uint32_t a[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        a[k][0] = packBf16(s[2 * k][0], s[2 * k][1]);
+        a[k][1] = packBf16(s[2 * k][2], s[2 * k][3]);
+        a[k][2] = packBf16(s[2 * k + 1][0], s[2 * k + 1][1]);
+        a[k][3] = packBf16(s[2 * k + 1][2], s[2 * k + 1][3]);
+    }
+    beginGroupProducts();
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+        wgmma64xNx16<D>(out, a[k], panelDescriptor(values + k * 16 * 128, 8192));
+    finishGroupProducts();
+}
+
+/// kGroups: products by warp groups (sm_90a), else by warps.
+template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void forwardTile(const DenseParams& p)
 {
     using Place = ForwardShared<D, kBiased>;
-    constexpr bool kHeld = !kBiased && D != 64; // registers for the query fragments
+    constexpr bool kHeld = !kBiased && D != 64 && !kGroups; // registers for the query fragments
     unsigned char* shared = dynamicShared();
     auto* tables = reinterpret_cast<SharedTables*>(shared + Place::kTables);
     const int warp = int(threadIdx.x >> 5), lane = int(threadIdx.x & 31), half = warp >> 2;
@@ -283,6 +311,8 @@ __global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80
         TileLook next = {};
         const int nextBlock = nextKeyBlock<kBiased>(p, tables, tile, half, block + 1, next);
         waitCopies<0>();
+        if constexpr (kGroups)
+            fenceProxy();
         __syncthreads();
         if (nextBlock < p.keyBlocks) {
             copyBlock(head, stage ^ 1, nextBlock);
@@ -301,7 +331,10 @@ __global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80
                                          (matrix & 1) * 8 + inMatrix, matrix >> 1);
             const unsigned char* panels = shared + Place::kKeys + stage * Place::kStage;
             float s[8][4] = {};
-            scoreRows<D, kHeld>(queryLane, held, PanelLane<D>(panels, (matrix >> 1) * 8 + inMatrix, matrix & 1), s);
+            if constexpr (kGroups)
+                scoreGroup<D>(shared + Place::kQueries + (warp >> 2) * kBlockBytes<D>, panels, s);
+            else
+                scoreRows<D, kHeld>(queryLane, held, PanelLane<D>(panels, (matrix >> 1) * 8 + inMatrix, matrix & 1), s);
             const int64_t left = p.keys - int64_t(block) * kTile;
             addBias<kBiased>(p, form, tables, codesOf(stage) + (warp & 3) * 16 * kTile, left < kTile ? int(left) : kTile, s);
             softmaxRows<D>(s, rows);
@@ -311,13 +344,28 @@ __global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80
                                                uint64_t(p.keyOffset + int64_t(block) * kTile));
                 applyKeep(keep, p.mask.keepScale, s);
             }
-            addValues<D>(s, PanelLane<D>(panels + kBlockBytes<D>, (matrix & 1) * 8 + inMatrix, matrix >> 1), rows.out);
+            if constexpr (kGroups)
+                addValuesGroup<D>(s, panels + kBlockBytes<D>, rows.out);
+            else
+                addValues<D>(s, PanelLane<D>(panels + kBlockBytes<D>, (matrix & 1) * 8 + inMatrix, matrix >> 1), rows.out);
         }
         form = TileForm(next);
         block = nextBlock;
     }
     writeRow<D>(p, head, firstRow(), 0, rows);
     writeRow<D>(p, head, firstRow() + 8, 1, rows);
+}
+
+template <int D, bool kBiased>
+__global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80(const __grid_constant__ DenseParams p)
+{
+    forwardTile<D, kBiased, false>(p);
+}
+/// sm_90a; d_h 64 and 128.
+template <int D, bool kBiased>
+__global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward90(const __grid_constant__ DenseParams p)
+{
+    forwardTile<D, kBiased, true>(p);
 }
 
 } // namespace megagraph::kernels::cuda

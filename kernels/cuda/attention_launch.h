@@ -15,6 +15,8 @@ inline int32_t paddedWidth(int32_t dim)
 
 /// biased: the problem has a table or segments.
 const char* launchForward80(const DenseParams& params, bool biased, Stream stream);
+/// d_h 33 to 128, on devices with wgmma.
+const char* launchForward90(const DenseParams& params, bool biased, Stream stream);
 const char* launchBackward80(const DenseParams& params, bool biased, Stream stream);
 /// Keys of a block of the backward pass: rows of its table gradient.
 inline int64_t backwardKeys80(int32_t dim)

@@ -8,6 +8,8 @@
 #include "kernels/cuda/pack.cuh"
 #include "kernels/cuda/table_gradient.cuh"
 
+#include <atomic>
+
 namespace megagraph::kernels::cuda {
 namespace {
 
@@ -165,6 +167,15 @@ int32_t checkInputs(const char* op, const MegagraphCudaShape* shape, const Megag
     return checkDropout(op, dropout, error);
 }
 
+/// forceDensePath, of the process.
+std::atomic<int32_t> forcedPath{0};
+
+const char* launchForward(const DenseParams& p, bool biased, Stream stream)
+{
+    const bool groups = paddedWidth(p.dim) >= 64 && forcedPath.load(std::memory_order_relaxed) != 80 && deviceHasWgmma();
+    return groups ? launchForward90(p, biased, stream) : launchForward80(p, biased, stream);
+}
+
 /// Packs, finds block ids and runs forward after all checks. `p` holds the outputs.
 const char* runForward(DenseParams& p, bool biased, const Space& space, const MegagraphCudaView& q, const MegagraphCudaView& k,
                        const MegagraphCudaView& v, Stream stream)
@@ -176,7 +187,7 @@ const char* runForward(DenseParams& p, bool biased, const Space& space, const Me
         failure = pack(v, space.v, stream);
     if (failure == nullptr && biased)
         failure = findBlockIds(p, stream);
-    return failure != nullptr ? failure : launchForward80(p, biased, stream);
+    return failure != nullptr ? failure : launchForward(p, biased, stream);
 }
 
 } // namespace
@@ -383,8 +394,11 @@ int32_t closeFarBin(int32_t heads, int32_t hops, const double* summed, float* db
 
 int32_t forceDensePath(int32_t path, MegagraphCudaError* error)
 {
-    if (path != 0 && path != 80)
-        return refuse(error, MegagraphCudaUnsupported, "forceDensePath: path: got %d, expected 0 or 80; this build has no other.", path);
+    if (path != 0 && path != 80 && path != 90)
+        return refuse(error, MegagraphCudaUnsupported, "forceDensePath: path: got %d, expected 0, 80 or 90; name one.", path);
+    if (path == 90 && !deviceHasWgmma())
+        return refuse(error, MegagraphCudaUnsupported, "forceDensePath: path: got %d, expected 80 on a device without wgmma; use 0.", path);
+    forcedPath.store(path, std::memory_order_relaxed);
     return finished(error, "forceDensePath", nullptr);
 }
 

@@ -45,6 +45,13 @@ template <class Kernel> const char* allowShared(Kernel kernel, int64_t bytes)
     const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes));
     return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
 }
+/// The current device runs sm_90a code (wgmma).
+inline bool deviceHasWgmma()
+{
+    int device = 0, major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+}
 inline const char* clearBytes(void* at, int64_t bytes, Stream stream)
 {
     const cudaError_t status = cudaMemsetAsync(at, 0, size_t(bytes), stream);
@@ -72,6 +79,10 @@ inline const char* launchFailure()
 template <class Kernel> const char* allowShared(Kernel, int64_t)
 {
     return nullptr;
+}
+inline bool deviceHasWgmma()
+{
+    return true; // emulated
 }
 inline const char* clearBytes(void* at, int64_t bytes, Stream)
 {

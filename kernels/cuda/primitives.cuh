@@ -252,4 +252,179 @@ template <bool kTransposed> __device__ __forceinline__ void ldmatrix(uint32_t (&
 #endif
 }
 
+// ---- matrix products of a warp group (sm_90a) --------------------------------------------------------------------------
+
+/// Shared memory operand in the 128-byte swizzle, its panel 1,024-byte aligned: start address, bytes from one 64-column panel to
+/// the next (operands whose contiguous side is N), bytes between groups of 8 rows.
+__device__ __forceinline__ uint64_t panelDescriptor(const unsigned char* shared, int panelStride)
+{
+#if defined(__CUDACC__)
+    const auto at = uint32_t(__cvta_generic_to_shared(shared));
+#else
+    const auto at = uint32_t(shared - shim::dynamicShared());
+#endif
+    return uint64_t(at >> 4 & 0x3FFFu) | uint64_t(uint32_t(panelStride) >> 4) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+}
+
+#if !defined(__CUDACC__)
+namespace emulated {
+
+/// One lane's part of D[64][N] += A[64][16] B[16][N]: rows g and g + 8 of its warp, columns 8j + 2t + b.
+template <int N> struct GroupProduct {
+    float* d;
+    uint64_t left, right; // descriptors; left 0: A in registers
+    uint32_t a[4][4];     // of the lanes of this quad
+    int warp, lane;
+    bool accumulate, columnsContiguous;
+
+    /// As the hardware finds it: the address of the plain layout, then bits 4..6 xor bits 7..9.
+    [[gnu::no_sanitize("thread")]] static float element(uint64_t descriptor, int index, int k, bool contiguousIndex)
+    {
+        const uint32_t start = uint32_t(descriptor & 0x3FFFu) << 4, panel = uint32_t(descriptor >> 16 & 0x3FFFu) << 4;
+        const uint32_t group = uint32_t(descriptor >> 32 & 0x3FFFu) << 4;
+        const int row = contiguousIndex ? k : index, column = contiguousIndex ? index : k;
+        uint32_t at = start + uint32_t(column / 64) * panel + uint32_t(row / 8) * group + uint32_t(row % 8) * 128 + uint32_t(column % 64) * 2;
+        at ^= (at >> 7 & 7u) << 4;
+        uint16_t bits;
+        __builtin_memcpy(&bits, shim::dynamicShared() + at, 2);
+        const uint32_t word = uint32_t(bits) << 16;
+        float x;
+        __builtin_memcpy(&x, &word, 4);
+        return x;
+    }
+    [[gnu::no_sanitize("thread")]] void operator()() const
+    {
+        const int g = lane >> 2, t = lane & 3;
+        float factor[2][16];
+        for (int k = 0; k < 16; ++k) {
+            for (int r = 0; r < 2; ++r) {
+                const uint32_t word = a[k % 8 / 2][2 * (k / 8) + r];
+                const uint32_t bits = k % 2 == 0 ? word << 16 : word & 0xFFFF0000u;
+                __builtin_memcpy(&factor[r][k], &bits, 4);
+                if (left != 0)
+                    factor[r][k] = element(left, 16 * warp + g + 8 * r, k, false);
+            }
+        }
+        for (int j = 0; j < N / 8; ++j) {
+            for (int b = 0; b < 2; ++b) {
+                float sum[2] = {};
+                for (int k = 0; k < 16; ++k) {
+                    const float other = element(right, 8 * j + 2 * t + b, k, columnsContiguous);
+                    sum[0] += factor[0][k] * other;
+                    sum[1] += factor[1][k] * other;
+                }
+                for (int r = 0; r < 2; ++r)
+                    d[4 * j + 2 * r + b] = (accumulate ? d[4 * j + 2 * r + b] : 0.0f) + sum[r];
+            }
+        }
+    }
+};
+
+template <int N> void queue(float (&d)[N / 8][4], uint64_t left, const uint32_t* a, uint64_t right, bool accumulate, bool columnsContiguous)
+{
+    static const uint32_t none[4] = {};
+    const uint32_t* all = shim::warpGather(a == nullptr ? none : a, 4);
+    GroupProduct<N> work{&d[0][0], left, right, {}, int(threadIdx.x >> 5 & 3), int(threadIdx.x & 31), accumulate, columnsContiguous};
+    for (int i = 0; i < 16; ++i)
+        work.a[i / 4][i % 4] = all[((work.lane & ~3) + i / 4) * 4 + i % 4];
+    shim::defer(&d[0][0], sizeof d, work);
+}
+
+} // namespace emulated
+#endif
+
+/// Before the first product of a group: registers written by the warp group are visible to the products.
+__device__ __forceinline__ void beginGroupProducts()
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+/// Ends the group and waits for it: the accumulators may be touched again.
+__device__ __forceinline__ void finishGroupProducts()
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#elif !defined(__CUDACC__)
+    shim::deferCommit();
+    shim::deferWait(0);
+#endif
+}
+/// Writes of this thread to shared memory become visible to group products behind the next barrier.
+__device__ __forceinline__ void fenceProxy()
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/// d [64][64] (+)= A B^T, both operands 64 rows with k contiguous. Registers of a lane as in mma16816, warp w has rows 16 w.
+/// Other devices than sm_90a: a trap; the launcher never comes here.
+__device__ __forceinline__ void wgmma64x64x16(float (&d)[8][4], uint64_t left, uint64_t right, int accumulate)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0;"
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+            "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+            "%24,%25,%26,%27,%28,%29,%30,%31}"
+            ", %32, %33, p, 1, 1, 0, 0;}"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+              "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+              "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+              "+f"(d[7][2]), "+f"(d[7][3])
+            : "l"(left), "l"(right), "r"(accumulate));
+#elif defined(__CUDACC__)
+    __trap();
+#else
+    emulated::queue<64>(d, left, nullptr, right, accumulate != 0, false);
+#endif
+}
+
+/// d [64][N] += a B, a in registers as in mma16816, B 16 rows with its N columns contiguous.
+template <int N> __device__ __forceinline__ void wgmma64xNx16(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t right)
+{
+    static_assert(N == 64 || N == 128);
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    if constexpr (N == 64)
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;"
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+            "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+            "%24,%25,%26,%27,%28,%29,%30,%31}"
+            ", {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+              "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+              "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+              "+f"(d[7][2]), "+f"(d[7][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(1));
+    else
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0;"
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+            "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+            "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,"
+            "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+            ", {%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+              "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+              "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+              "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+              "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]),
+              "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]),
+              "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]),
+              "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]),
+              "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(1));
+#elif defined(__CUDACC__)
+    __trap();
+#else
+    emulated::queue<N>(d, 0, a, right, true, true);
+#endif
+}
+
 } // namespace megagraph::kernels::cuda

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/attention_backward.cu"
 #include "kernels/cuda/attention_forward.cu"
+#include "kernels/cuda/attention_forward90.cu"
 #include "kernels/cuda/attention_ops.cu"
 #include "kernels/cuda/edge_attention.cu"
 #include "kernels/cuda/module.cu"
@@ -74,6 +75,43 @@ Problem problemOf(const World& w, int32_t heads, int32_t dim, bool bias, uint64_
     Problem p = makeProblem(w, heads, dim, bias, seed);
     roundInputs(p);
     return p;
+}
+
+/// While it lives, dense forward takes this path.
+class Path {
+  public:
+    explicit Path(int32_t path) { EXPECT_EQ(table().forceDensePath(path, nullptr), MegagraphCudaOk); }
+    Path(const Path&) = delete;
+    Path& operator=(const Path&) = delete;
+    ~Path() { EXPECT_EQ(table().forceDensePath(80, nullptr), MegagraphCudaOk); }
+};
+const int32_t kStart = table().forceDensePath(80, nullptr); // all other tests: mma.sync
+
+TEST(CudaAttention, WarpGroupProductsEqualTheReference)
+{
+    const Path path(90);
+    struct Case {
+        int64_t tokens;
+        int32_t dim;
+        bool bias;
+        double drop;
+    };
+    for (const Case& c : {Case{150, 64, true, 0.5}, Case{100, 48, false, 0}, Case{150, 128, true, 0}, Case{70, 100, false, 0.1}}) {
+        SCOPED_TRACE("N " + std::to_string(c.tokens) + " d_h " + std::to_string(c.dim));
+        const World w = makeWorld(c.tokens, 2, 2, true, 19);
+        Problem p = problemOf(w, 1, c.dim, c.bias, 23);
+        p.dropout.p = c.drop;
+        p.dropout.seed = 3;
+        p.dropout.site = kSiteAttention;
+        Options options;
+        options.backward = false;
+        const Range all{0, c.tokens};
+        const Outputs groups = runInAllOrders(p, all, all, options);
+        expectReference(p, all, all, groups);
+        table().forceDensePath(80, nullptr);
+        EXPECT_LE(relativeError(groups.o, run(p, all, all, options).o), 1e-3) << "the same sums in another order";
+        table().forceDensePath(90, nullptr);
+    }
 }
 
 TEST(CudaAttention, EqualsTheReferenceForAllWidthsAndRaggedSizes)
