@@ -22,7 +22,8 @@ struct AttentionShape {
     int32_t kvSplits = 1;                    // backward: sums of dq in split order; part of the result's bits
 };
 
-/// Un-normalised softmax state of a row range: m in log2 units. All fp32, contiguous.
+/// Un-normalised softmax state of a row range. All fp32, contiguous. m, in log2 units, is the origin of l and acc: at most 8 below
+/// the row's maximum, -inf before the first key.
 struct AttentionState {
     float* m = nullptr;   // [H, n_q]
     float* l = nullptr;   // [H, n_q]

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <sys/mman.h>
 
 namespace megagraph::kernels::testing {
 namespace {
@@ -609,20 +610,145 @@ TEST(Attention, DamagedListsAreRefusedOrHarmless)
     EXPECT_GT(ran, 20);
 }
 
+/// Bytes of both workspaces: `heads` of 64, two threads, kvSplits as the plan would choose them.
+std::pair<int64_t, int64_t> workspaces(int64_t tokens, int32_t heads, Element element)
+{
+    AttentionShape s;
+    s.queries = s.keys = tokens;
+    s.heads = heads;
+    s.dim = 64;
+    s.kvSplits = heads >= 4 ? 1 : 4 / heads;
+    return {attentionForwardWorkspace(s, 2, element), attentionBackwardWorkspace(s, 2, element)};
+}
+
 TEST(Attention, WorkspaceGrowsLinearlyWithTheTokens)
 {
-    const auto bytes = [](int64_t n) {
-        AttentionShape s;
-        s.queries = s.keys = n;
-        s.heads = 8;
-        s.dim = 64;
-        return std::pair(attentionForwardWorkspace(s, 2), attentionBackwardWorkspace(s, 2));
-    };
-    const auto [f1, b1] = bytes(16384);
-    const auto [f2, b2] = bytes(32768);
-    EXPECT_LE(f2, 2 * f1);
-    EXPECT_LE(b2, 2 * b1);
-    EXPECT_LE(f1, int64_t(16384) * 8 * 512 * 4); // 2 copies of K, V and little else
+    for (const Element element : {Element::Fp32, Element::Bf16}) {
+        for (const int32_t heads : {1, 8}) {
+            const auto [forward, backward] = workspaces(2048, heads, element);
+            for (const int64_t factor : {2, 4, 8, 16, 32}) { // to 65,536
+                const auto [f, b] = workspaces(2048 * factor, heads, element);
+                EXPECT_LE(f, factor * forward);
+                EXPECT_LE(b, factor * backward);
+                EXPECT_GT(b, factor * backward * 9 / 10) << "what does not grow is small";
+            }
+            EXPECT_LE(workspaces(16384, heads, element).first, int64_t(16384) * heads * 64 * 8 * 11 / 10) << "8 N d: K and V packed";
+        }
+    }
+}
+
+TEST(Attention, WorkspaceIsUnderAHundredthOfTheMaterialisedPath)
+{
+    const int64_t tokens = 16384, map = tokens * tokens * 4; // one head, fp32
+    for (const Element element : {Element::Fp32, Element::Bf16}) {
+        const auto [forward, backward] = workspaces(tokens, 1, element);
+        EXPECT_LE(forward, map / 100) << "forward: the bias alone is one map";
+        EXPECT_LE(backward, 5 * map / 100) << "backward with learned bias: bias, scores, P, dP and dS = gradient of the bias";
+    }
+}
+
+TEST(Attention, AgreesWithTheReferenceOnALongSequenceOfManyClasses)
+{
+    const World w = makeWorld(1000, 3, 4, true, 33);
+    const Problem p = makeProblem(w, 1, 24, true, 33);
+    const reference::Dense dense = referenceOf(p, {0, 1000}, {0, 1000});
+    const reference::Output out = reference::denseForward(dense);
+    const reference::Gradients g = reference::denseBackward(dense, widened(p.dO));
+    forEachSet([&] {
+        const Fast fast = runFast(p, {0, 1000}, {0, 1000}, SerialFor());
+        EXPECT_LE(relativeError(fast.o, out.o), kLimit);
+        EXPECT_LE(relativeError(fast.dq, g.dq), kLimit);
+        EXPECT_LE(relativeError(fast.dk, g.dk), kLimit);
+        EXPECT_LE(relativeError(fast.dv, g.dv), kLimit);
+        EXPECT_LE(relativeError(fast.table, g.table, 1.0), kLimit);
+    });
+}
+
+TEST(Attention, PacksOfManySmallGraphsAgree)
+{
+    forEachSet([] {
+        for (const int graphs : {1, 7, 40}) {
+            SCOPED_TRACE(graphs);
+            std::vector<int64_t> ends;
+            for (int g = 0; g < graphs; ++g)
+                ends.push_back((ends.empty() ? 0 : ends.back()) + 1 + int64_t(drawBelow(34, uint64_t(graphs), uint64_t(g), graphs == 40 ? 12 : 70)));
+            World w = makeWorld(ends.back(), 2, 1, false, 34);
+            cutIntoSegments(w, ends);
+            expectAgrees(makeProblem(w, 2, 10, true, 34), {0, w.tokens}, {0, w.tokens});
+        }
+    });
+}
+
+TEST(Attention, ConstantValuesComeBackWhateverTheScores)
+{
+    forEachSet([] { // rows of P sum to one
+        const World w = makeWorld(150, 2, 2, true, 35);
+        Problem p = makeProblem(w, 2, 16, true, 35);
+        std::fill(p.v.begin(), p.v.end(), -2.5f);
+        for (const float x : runFast(p, {0, 150}, {0, 150}, SerialFor(), false).o)
+            ASSERT_NEAR(x, -2.5f, 1e-5f);
+    });
+}
+
+TEST(Attention, MaximaThatRiseSlowlyOrLateAgree)
+{
+    forEachSet([] { // rows whose origin stays behind the maximum, and one that jumps at the last key
+        const World w = makeWorld(257, 2, 1, false, 36);
+        for (const float step : {0.02f, 0.2f, 2.0f}) {
+            Problem p = makeProblem(w, 1, 8, false, 36);
+            for (int64_t i = 0; i < 257; ++i) {
+                p.q[size_t(i * 8)] = 1;
+                p.k[size_t(i * 8)] = step * float(i) + (i == 256 ? 40.0f : 0.0f);
+            }
+            expectAgrees(p, {0, 257}, {0, 257}, false); // P is near one key: its gradients cancel wholly
+        }
+    });
+}
+
+/// Floats far apart in address space that is reserved but hardly touched.
+class Reserved {
+  public:
+    explicit Reserved(size_t bytes) : bytes_(bytes)
+    {
+        void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        data_ = at == MAP_FAILED ? nullptr : static_cast<float*>(at);
+    }
+    Reserved(const Reserved&) = delete;
+    Reserved& operator=(const Reserved&) = delete;
+    ~Reserved()
+    {
+        if (data_ != nullptr)
+            munmap(data_, bytes_);
+    }
+    float* get() const { return data_; }
+
+  private:
+    size_t bytes_;
+    float* data_ = nullptr;
+};
+
+TEST(Attention, ElementOffsetsPast32BitsReachTheirRows)
+{
+    const World w = makeWorld(3, 1, 1, false, 37);
+    const Problem p = makeProblem(w, 1, 8, false, 37);
+    const Fast expected = runFast(p, {0, 3}, {0, 3}, SerialFor(), false);
+    const int64_t stride = (int64_t(1) << 31) + 16; // the third row starts past 2^32 elements
+    const Reserved keys(size_t(2 * stride + 8) * sizeof(float)), values(size_t(2 * stride + 8) * sizeof(float));
+    if (keys.get() == nullptr || values.get() == nullptr)
+        GTEST_SKIP() << "no address space for 16 GiB views";
+    for (int64_t i = 0; i < 3; ++i) {
+        std::copy_n(p.k.begin() + i * 8, 8, keys.get() + i * stride);
+        std::copy_n(p.v.begin() + i * 8, 8, values.get() + i * stride);
+    }
+    forEachSet([&] {
+        const auto b = blockOf(p, {0, 3}, {0, 3});
+        Guarded<float> o(24), lse(3);
+        Workspace space(attentionForwardWorkspace(b->shape, 1));
+        ASSERT_TRUE(attentionForward(b->shape, b->q, {keys.get(), 3, 1, 8, stride, 8}, {values.get(), 3, 1, 8, stride, 8}, b->bias, {},
+                                     contiguousHeads(o.data(), 3, 1, 8), lse.data(), space.get(), SerialFor())
+                        .ok());
+        EXPECT_LE(relativeError(o.values(), expected.o), 1e-6);
+    });
 }
 
 } // namespace
