@@ -15,7 +15,10 @@ if [ -z "$object" ]; then
 fi
 start=$(date +%s)
 said=$object.said
-CCACHE_SLOPPINESS=time_macros,include_file_mtime,include_file_ctime $cache "$@" 2>"$said"
+# the folder of the build does not matter to the code
+root=$(cd "$(dirname "$0")/../.." && pwd)
+CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$root CCACHE_SLOPPINESS=time_macros,include_file_mtime,include_file_ctime \
+    $cache "$@" 2>"$said"
 code=$?
 {
     echo "seconds $(($(date +%s) - start))"
