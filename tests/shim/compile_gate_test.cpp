@@ -105,6 +105,7 @@ std::string violation(const Instance& i, const std::vector<Limit>& limits)
     return name + "no row of registers.json names this kernel";
 }
 
+const std::string kReports = MEGAGRAPH_CUDA_REPORTS; // folder of the objects, empty: built without nvcc
 const fs::path kLimits = fs::path(MEGAGRAPH_SOURCE_DIR) / "kernels/cuda/registers.json";
 
 TEST(CompileGate, RefusesSpillsStackTooManyRegistersAndUnknownKernels)
@@ -139,13 +140,12 @@ TEST(CompileGate, TheTableOfRegistersCanBeRead)
 
 TEST(CompileGate, EveryInstanceIsWithinItsRegistersWithoutSpills)
 {
-#if !defined(MEGAGRAPH_CUDA_REPORTS)
-    GTEST_SKIP() << "built without nvcc: there is no CUDA module whose registers could be judged";
-#else
+    if (kReports.empty())
+        GTEST_SKIP() << "built without nvcc: there is no CUDA module whose registers could be judged";
     const std::vector<Limit> limits = readLimits(kLimits);
     std::vector<Instance> all;
     int seconds = 0;
-    for (const auto& entry : fs::directory_iterator(MEGAGRAPH_CUDA_REPORTS)) {
+    for (const auto& entry : fs::directory_iterator(kReports)) {
         if (entry.path().extension() != ".report")
             continue;
         if (!fs::exists(entry.path().parent_path() / entry.path().stem()))
@@ -158,7 +158,7 @@ TEST(CompileGate, EveryInstanceIsWithinItsRegistersWithoutSpills)
         const auto some = instancesOf(report);
         all.insert(all.end(), some.begin(), some.end());
     }
-    ASSERT_FALSE(all.empty()) << "no report in " << MEGAGRAPH_CUDA_REPORTS;
+    ASSERT_FALSE(all.empty()) << "no report in " << kReports;
     std::sort(all.begin(), all.end(), [](const Instance& a, const Instance& b) {
         return std::tie(a.kernel, a.architecture) < std::tie(b.kernel, b.architecture);
     });
@@ -173,7 +173,6 @@ TEST(CompileGate, EveryInstanceIsWithinItsRegistersWithoutSpills)
     const fs::path module = fs::path(MEGAGRAPH_BIN_DIR) / "libmegagraph_cuda.so";
     std::printf("%zu instances; %s: %.2f MiB; %d s in nvcc (0 = from the compiler cache)\n", all.size(), module.c_str(),
                 double(fs::file_size(module)) / 1048576, seconds);
-#endif
 }
 
 /// Names that an ELF64 shared library defines for others.
@@ -201,9 +200,8 @@ std::vector<std::string> exportsOf(const fs::path& path)
 
 TEST(CudaModule, ExportsOneFunctionAndItsTableIsComplete)
 {
-#if !defined(MEGAGRAPH_CUDA_REPORTS)
-    GTEST_SKIP() << "built without nvcc: there is no CUDA module";
-#else
+    if (kReports.empty())
+        GTEST_SKIP() << "built without nvcc: there is no CUDA module";
     const fs::path module = fs::path(MEGAGRAPH_BIN_DIR) / "libmegagraph_cuda.so";
     EXPECT_EQ(exportsOf(module), std::vector<std::string>{"megagraphCudaTable"});
     void* library = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL); // needs no driver until the first call
@@ -221,7 +219,6 @@ TEST(CudaModule, ExportsOneFunctionAndItsTableIsComplete)
         std::memcpy(&function, reinterpret_cast<const char*>(table) + entryAt, sizeof function);
         EXPECT_NE(function, nullptr) << "entry at byte " << entryAt;
     }
-#endif
 }
 
 } // namespace
