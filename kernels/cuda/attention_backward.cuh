@@ -148,8 +148,11 @@ __device__ __forceinline__ void addTableGradient(const DenseParams& p, const Til
             return;
         float sum = 0.0f;
 #pragma unroll
-        for (int j = 0; j < kGroups; ++j)
-            sum += (dS[j][0] + dS[j][1]) + (dS[j][2] + dS[j][3]);
+        for (int r = 0; r < 2; ++r) { // in the order of a class tile: the storage of the pairs does not change the bits
+#pragma unroll
+            for (int j = 0; j < kGroups; ++j)
+                sum = sum + dS[j][2 * r] + dS[j][2 * r + 1];
+        }
         mine[look.code * kThreads] += sum;
         return;
     }
