@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // megagraph-worker --run DIR --rank R: one rank of a run (runs design, section 1). Reads run.json, plan.json and dataset.json
 // of DIR, reports on descriptor 3, obeys descriptor 4. The one place, with the profiler, that catches Torch's exceptions.
+#include "app/worker_bench.h"
 #include "core/clock.h"
 #include "core/event.h"
 #include "core/places.h"
@@ -35,7 +36,7 @@ using namespace megagraph::runtime;
 struct Options { std::string runFolder; int64_t rank = 0; };
 
 constexpr const char* kUsage = "usage: megagraph-worker --run DIR --rank R\n"
-                               "One rank of a run; started by megagraph train, verify and profile.\n";
+                               "One rank of a run; started by megagraph train, verify and profile. megagraph bench starts it with --bench.\n";
 
 // A number of the environment, or `otherwise` when absent or not a number.
 int64_t environmentNumber(const char* name, int64_t otherwise)
@@ -304,6 +305,11 @@ int main(int argc, char** argv)
     if (argc == 2 && (std::string_view(argv[1]) == "--help" || std::string_view(argv[1]) == "--version")) {
         std::printf("%s", std::string_view(argv[1]) == "--help" ? kUsage : fmt::format("megagraph-worker {}\n", productVersion()).c_str());
         return 0;
+    }
+    if (argc >= 2 && std::string_view(argv[1]) == "--bench") {
+        const int code = app::workerBench(argc, argv);
+        std::fflush(nullptr);
+        ::_exit(code);
     }
     const Result<Options> options = parse(argc, argv);
     if (!options.ok()) {

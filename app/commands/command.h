@@ -45,6 +45,7 @@ Verb addWatch(CLI::App& root, Invocation& invocation);
 Verb addStop(CLI::App& root, Invocation& invocation);
 Verb addRuns(CLI::App& root, Invocation& invocation);
 Verb addLibrary(CLI::App& root, Invocation& invocation);
+Verb addBench(CLI::App& root, Invocation& invocation);
 
 using AddVerb = Verb (*)(CLI::App& root, Invocation& invocation);
 /// The verbs of this build, in the order of --help (app/commands/verbs.cpp).

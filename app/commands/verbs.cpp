@@ -19,6 +19,7 @@ std::vector<AddVerb> allVerbs()
         addWatch,
         addStop,
         addRuns,
+        addBench,
     };
 }
 

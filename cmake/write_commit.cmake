@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DSOURCE=DIR -DOUT=FILE -P write_commit.cmake: writes the source of buildCommit() (app/commit.h), only when it changed.
+execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed ERROR_QUIET)
+if(failed)
+    set(commit "")
+else()
+    execute_process(COMMAND git -C ${SOURCE} diff --quiet HEAD RESULT_VARIABLE changed OUTPUT_QUIET ERROR_QUIET)
+    if(changed)
+        string(APPEND commit "+")
+    endif()
+endif()
+set(text "// made by cmake/write_commit.cmake\n#include \"app/commit.h\"\n\nnamespace megagraph::app {\nconst char* buildCommit() { return \"${commit}\"; }\n} // namespace megagraph::app\n")
+set(before "")
+if(EXISTS ${OUT})
+    file(READ ${OUT} before)
+endif()
+if(NOT text STREQUAL before)
+    file(WRITE ${OUT} "${text}")
+endif()
