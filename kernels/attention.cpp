@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <tuple>
 
@@ -73,6 +74,19 @@ void addBias(cpu::DenseCall& call, const Bias& bias)
     const TileListsView& lists = bias.lists;
     call.lists = {lists.queryBlocks,    lists.keyBlocks,       lists.mapStride,        lists.rankStride,       lists.map.data(),
                   lists.rank.data(),    lists.tileStart.data(), lists.offsets.data(),   lists.blockStart.data(), lists.entries.data()};
+    if (bias.table != nullptr && bias.storage == BiasStorage::Planes) {
+        const auto range = [](const auto& span) { return span.empty() ? nullptr : span.data(); };
+        const TilePlanesView& planes = bias.planes;
+        call.planes = {planes.keyBlocks, planes.words.data(), range(planes.tileFirst), range(planes.keyBlockBegin), range(planes.keyBlockEnd)};
+    }
+    static_assert(sizeof(cpu::EdgeTile) == sizeof(EdgeTile) && offsetof(cpu::EdgeTile, first) == offsetof(EdgeTile, first));
+    const EdgeValues& edges = bias.edges;
+    call.edgeStart = edges.tiles.blockStart.data();
+    call.edgeTiles = reinterpret_cast<const cpu::EdgeTile*>(edges.tiles.tiles.data());
+    call.edgePositions = edges.tiles.positions.data();
+    call.edgeValues = edges.tiles.positions.empty() ? nullptr : edges.values;
+    call.edgeGradient = edges.gradient;
+    call.edges = int64_t(edges.tiles.positions.size());
 }
 
 template <class T> cpu::DenseView view(const HeadView<const T>& v)
@@ -397,6 +411,22 @@ Result<Ok> attentionBackward(const AttentionShape& shape, HeadView<const Bfloat1
                              const ParallelFor& parallel)
 {
     return backward<Bfloat16>(shape, q, k, v, dO, lse, delta, bias, dropout, dq, dk, dv, tablePartials, workspace, parallel);
+}
+
+Result<Ok> subtractFar(int32_t heads, int32_t hops, const float* table, float* shifted)
+{
+    const int32_t classes = hops + 4, far = hops + 1;
+    for (int32_t h = 0; h < heads; ++h) {
+        if (const float value = table[int64_t(h) * classes + far]; !std::isfinite(value))
+            return Error{ErrorCode::InvalidInput, "bias table: far entry of head " + std::to_string(h) + ", got " + std::to_string(value) +
+                                                      ", expected a finite value; a row of far pairs would have no sum."};
+    }
+    for (int32_t h = 0; h < heads; ++h) {
+        const float value = table[int64_t(h) * classes + far];
+        for (int32_t c = 0; c < classes; ++c)
+            shifted[int64_t(h) * classes + c] = table[int64_t(h) * classes + c] - value;
+    }
+    return Ok{};
 }
 
 void tableGradient(int32_t heads, int32_t kvSplits, int32_t classes, const double* partials, double* summed)

@@ -33,6 +33,9 @@ struct AttentionState {
 /// Element type of q, k, v, o and dO. State, lse, delta and all gradients are fp32 for both.
 enum class Element : uint8_t { Fp32, Bf16 };
 
+/// Sums of the backward pass over queries (dk, dv, table) end at every 512 query rows of a call: part of the result's bits.
+constexpr int64_t kBackwardRows = 512;
+
 /// Bytes for `slots` threads; of bf16 enough for every set of kernels.
 int64_t attentionForwardWorkspace(const AttentionShape& shape, int32_t slots, Element element = Element::Fp32);
 int64_t attentionBackwardWorkspace(const AttentionShape& shape, int32_t slots, Element element = Element::Fp32);
@@ -70,6 +73,9 @@ Result<Ok> attentionBackward(const AttentionShape& shape, HeadView<const Bfloat1
                              HeadView<const Bfloat16> v, HeadView<const Bfloat16> dO, const float* lse, const float* delta, const Bias& bias,
                              const Dropout& dropout, float* dq, float* dk, float* dv, double* tablePartials, void* workspace,
                              const ParallelFor& parallel);
+/// shifted [H, B] = table - table[far] per head, what Bias::table takes (softmax ignores a constant per row). InvalidInput if a far
+/// entry is not finite; other entries may be -inf. May work in place.
+Result<Ok> subtractFar(int32_t heads, int32_t hops, const float* table, float* shifted);
 /// summed [H, B] fp64 = partials added in split order.
 void tableGradient(int32_t heads, int32_t kvSplits, int32_t classes, const double* partials, double* summed);
 /// db [H, B] fp32; the far bin becomes minus the sum of the others (rows of dS sum to zero). Exactly once.

@@ -80,6 +80,80 @@ Result<Ok> checkLists(const char* op, const AttentionShape& shape, const Bias& b
     return Ok{};
 }
 
+Result<Ok> checkPlanes(const char* op, const AttentionShape& shape, const Bias& bias)
+{
+    const TilePlanesView& planes = bias.planes;
+    const int64_t qb = blocks(shape.queries), kb = blocks(shape.keys);
+    if (planes.queryBlocks != qb || planes.keyBlocks != kb || planes.planes != planeCount(bias.hops))
+        return invalid(op, "planes: blocks and planes, got " + std::to_string(planes.queryBlocks) + " x " + std::to_string(planes.keyBlocks) +
+                               " of " + std::to_string(planes.planes) + ", expected " + std::to_string(qb) + " x " + std::to_string(kb) +
+                               " of " + std::to_string(planeCount(bias.hops)) + "; build them for these rows, keys and hops.");
+    const int64_t stored = int64_t(planes.words.size()) / (kTile * planes.planes);
+    if (planes.tileFirst.empty() && planes.keyBlockBegin.empty() && planes.keyBlockEnd.empty()) {
+        if (kb > 0 && stored / kb < qb)
+            return invalid(op, "planes: words, got " + std::to_string(stored) + " tiles, expected " + std::to_string(qb) + " x " +
+                                   std::to_string(kb) + "; rebuild the planes.");
+        return Ok{};
+    }
+    if (int64_t(planes.tileFirst.size()) != qb || int64_t(planes.keyBlockBegin.size()) != qb || int64_t(planes.keyBlockEnd.size()) != qb)
+        return invalid(op, "planes: ranges, got arrays that do not have " + std::to_string(qb) + " elements, one per query block; rebuild the planes.");
+    for (int64_t block = 0; block < qb; ++block) {
+        const int64_t begin = planes.keyBlockBegin[block], end = planes.keyBlockEnd[block], first = planes.tileFirst[block];
+        if (begin < 0 || begin > end || end > kb || first < 0 || first > stored || end - begin > stored - first)
+            return invalid(op, "planes: query block " + std::to_string(block) + ": range, got key blocks [" + std::to_string(begin) + ", " +
+                                   std::to_string(end) + ") from tile " + std::to_string(first) + ", expected a range within " +
+                                   std::to_string(kb) + " key blocks and " + std::to_string(stored) + " tiles; rebuild the planes.");
+    }
+    return Ok{};
+}
+
+/// One tile of edge values: inside the arrays, its pairs inside the tile and sorted.
+Result<Ok> checkEdgeTile(const char* op, const AttentionShape& shape, const EdgeTilesView& edges, int64_t block, int64_t number)
+{
+    const EdgeTile& tile = edges.tiles[number];
+    const std::string place = "edge tiles: query block " + std::to_string(block) + ": tile " + std::to_string(number);
+    const bool rising = number == edges.blockStart[block] || edges.tiles[number - 1].keyBlock < tile.keyBlock;
+    if (int64_t(tile.keyBlock) >= edges.keyBlocks || !rising)
+        return invalid(op, place + ": key block, got " + std::to_string(tile.keyBlock) + ", expected rising numbers below " +
+                               std::to_string(edges.keyBlocks) + "; rebuild the edge tiles.");
+    const int64_t stored = int64_t(edges.positions.size());
+    const int64_t expected = number == edges.blockStart.front() ? tile.first : edges.tiles[number - 1].first + edges.tiles[number - 1].count;
+    if (tile.first != expected || tile.first < 0 || tile.first > stored || int64_t(tile.count) > stored - tile.first)
+        return invalid(op, place + ": positions, got " + std::to_string(tile.count) + " from " + std::to_string(tile.first) +
+                               ", expected them one behind another among " + std::to_string(stored) + "; rebuild the edge tiles.");
+    const int64_t rows = std::min<int64_t>(kTile, shape.queries - block * kTile), keys = std::min<int64_t>(kTile, shape.keys - tile.keyBlock * int64_t(kTile));
+    int32_t before = -1;
+    for (const uint16_t position : edges.positions.subspan(size_t(tile.first), tile.count)) {
+        if (position <= before || position >> 6 >= rows || (position & 63) >= keys)
+            return invalid(op, place + ": position, got " + std::to_string(position) + ", expected rising pairs inside " +
+                                   std::to_string(rows) + " x " + std::to_string(keys) + "; rebuild the edge tiles.");
+        before = position;
+    }
+    return Ok{};
+}
+
+Result<Ok> checkEdgeValues(const char* op, const AttentionShape& shape, const EdgeValues& edges)
+{
+    if (edges.values == nullptr)
+        return Ok{};
+    const EdgeTilesView& tiles = edges.tiles;
+    const int64_t qb = blocks(shape.queries), kb = blocks(shape.keys);
+    if (tiles.queryBlocks != qb || tiles.keyBlocks != kb || int64_t(tiles.blockStart.size()) != qb + 1)
+        return invalid(op, "edge tiles: blocks, got " + std::to_string(tiles.queryBlocks) + " x " + std::to_string(tiles.keyBlocks) + " and " +
+                               std::to_string(tiles.blockStart.size()) + " starts, expected " + std::to_string(qb) + " x " + std::to_string(kb) +
+                               "; build them for these rows and keys.");
+    if (tiles.blockStart.front() < 0 || tiles.blockStart.back() > int64_t(tiles.tiles.size()) ||
+        !std::is_sorted(tiles.blockStart.begin(), tiles.blockStart.end()))
+        return invalid(op, "edge tiles: starts, got numbers that do not rise within 0 to " + std::to_string(tiles.tiles.size()) +
+                               "; rebuild the edge tiles.");
+    for (int64_t block = 0; block < qb; ++block) {
+        for (int64_t t = tiles.blockStart[block]; t < tiles.blockStart[block + 1]; ++t) {
+            MEGAGRAPH_TRY(std::ignore, checkEdgeTile(op, shape, tiles, block, t));
+        }
+    }
+    return Ok{};
+}
+
 } // namespace
 
 Result<Ok> checkPointer(const char* op, const char* name, const void* pointer, int64_t elements)
@@ -113,6 +187,7 @@ Result<Ok> checkBias(const char* op, const AttentionShape& shape, const Bias& bi
     MEGAGRAPH_TRY(std::ignore, checkIds(op, "key segments", bias.keySegment, shape.keys));
     if (bias.querySegment.empty() != bias.keySegment.empty() && shape.queries > 0 && shape.keys > 0)
         return invalid(op, "segments: got them on one side only, expected both or none.");
+    MEGAGRAPH_TRY(std::ignore, checkEdgeValues(op, shape, bias.edges));
     if (bias.table == nullptr)
         return Ok{};
     if (bias.queryComponent.empty() != bias.keyComponent.empty() && shape.queries > 0 && shape.keys > 0)
@@ -120,16 +195,19 @@ Result<Ok> checkBias(const char* op, const AttentionShape& shape, const Bias& bi
     if (bias.hops < 0 || bias.classes != bias.hops + 4)
         return invalid(op, "bias: classes, got K = " + std::to_string(bias.hops) + " and B = " + std::to_string(bias.classes) +
                                ", expected B = K + 4.");
-    if (bias.hops > 15)
+    const bool planes = bias.storage == BiasStorage::Planes;
+    const int32_t most = planes ? kMostPlaneHops : kMostListHops;
+    if (bias.hops > most)
         return Error{ErrorCode::Unsupported, std::string(op) + ": bias: K, got " + std::to_string(bias.hops) +
-                                                 ", expected at most 15 with lists; cut the distances."};
+                                                 ", expected at most " + std::to_string(most) + (planes ? " with planes" : " with lists") +
+                                                 "; cut the distances."};
     for (int32_t h = 0; h < shape.heads; ++h) {
         const float far = bias.table[int64_t(h) * bias.classes + bias.hops + 1];
         if (!std::isfinite(far))
             return invalid(op, "bias: far entry of head " + std::to_string(h) + ", got " + std::to_string(far) +
                                    ", expected a finite value; subtract the far bin from the table.");
     }
-    return checkLists(op, shape, bias);
+    return planes ? checkPlanes(op, shape, bias) : checkLists(op, shape, bias);
 }
 
 Result<Ok> checkDropout(const char* op, const Dropout& dropout)

@@ -132,7 +132,8 @@ enum class BiasStorage : uint8_t { Lists = 0, Planes = 1 };
 
 /// Pairs with an edge value, on the tile grid of the bias (models design, 2.3). Tiles of query block i are
 /// [blockStart[i], blockStart[i + 1]), ascending by key block; a tile's pairs are positions[first .. first + count), sorted,
-/// row(6) << 6 | column(6), no pair twice.
+/// row(6) << 6 | column(6), no pair twice; tiles lie one behind another. A view of some query blocks may keep all tiles and
+/// positions and take a part of blockStart.
 struct EdgeTile {
     uint32_t keyBlock, count;
     int64_t first;

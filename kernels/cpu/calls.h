@@ -10,6 +10,7 @@ namespace megagraph::kernels::cpu {
 
 constexpr int32_t kBlock = 64;    // query rows and keys of a tile
 constexpr int32_t kMaxCodes = 32; // B learned classes and the masked code
+constexpr int32_t kStripBlocks = 8; // query blocks whose dK, dV and table sums are added up apart (kBackwardRows)
 
 /// [rows, heads, dim] with element strides.
 struct View {
@@ -41,6 +42,19 @@ struct Lists {
     const uint16_t* entries;
 };
 
+/// Raw form of TilePlanesView; words null: the call reads lists. Ranges null: every tile is stored.
+struct Planes {
+    int64_t keyBlocks;
+    const uint64_t* words;
+    const int64_t* first;
+    const int32_t *begin, *end;
+};
+/// As kernels::EdgeTile.
+struct EdgeTile {
+    uint32_t keyBlock, count;
+    int64_t first;
+};
+
 /// threshold 0: off. Keys are the two halves of splitmix64(seed, step).
 struct Mask {
     uint32_t threshold, key0, key1, item, layerSite;
@@ -68,6 +82,13 @@ struct DenseCall {
     const float* table; // [heads, classes]
     const int32_t *queryComponent, *keyComponent, *querySegment, *keySegment; // null = one component, one segment
     Lists lists;
+    Planes planes;
+    const int64_t* edgeStart; // edge values; edgeValues null: off
+    const EdgeTile* edgeTiles;
+    const uint16_t* edgePositions;
+    const float* edgeValues; // [heads, edges]
+    float* edgeGradient;     // [heads, edges] or null
+    int64_t edges;
     Mask mask;
     // forward and partial
     MutableDenseView o;
@@ -141,7 +162,8 @@ static inline int64_t backwardScratchFloats(const DenseCall& call, bool pairs)
     const int64_t perRow = operands + 2 + (call.kvSplits > 1 ? 0 : pairs ? wide : padded);
     const int64_t keys = pairs ? 2 * half + wide / 2 : 2 * padded; // K, V
     const int64_t tile = int64_t(kBlock) * (keys + 2 * wide + 2 * kBlock + (pairs ? 3 * kBlock / 2 : 0));
-    return rows * perRow + tile + kBlock * kBlock / 4 + kMaxCodes + 2 * kMaxCodes; // codes, table, table sums (fp64)
+    const int64_t strips = (rows / kBlock + kStripBlocks - 1) / kStripBlocks;
+    return rows * perRow + tile + kBlock * kBlock / 4 + kMaxCodes + strips * 2 * kMaxCodes; // codes, table, table sums (fp64)
 }
 
 constexpr int64_t kEdgeRows = 256; // rows (or keys) per task

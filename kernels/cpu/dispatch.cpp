@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/search.h"
 
 #include <array>
 #include <atomic>
@@ -15,11 +16,13 @@
 namespace megagraph::kernels::cpu {
 
 extern const CpuKernels portableKernels;
+extern const SearchKernels portableSearch;
 #if defined(__x86_64__)
 extern const CpuKernels avx2Kernels;
 extern const CpuKernels avx512Kernels;
 extern const DenseKernels avx512bf16Pairs;
 extern const DenseKernels amxbf16Pairs;
+extern const SearchKernels avx2Search, avx512Search;
 #endif
 
 namespace {
@@ -115,6 +118,18 @@ std::span<const CpuKernels* const> allKernels()
 const CpuKernels& kernels()
 {
     return *current().load(std::memory_order_acquire);
+}
+
+const SearchKernels& searchKernels()
+{
+#if defined(__x86_64__)
+    const std::string_view name = kernels().name;
+    if (name.starts_with("avx512") || name.starts_with("amx"))
+        return avx512Search;
+    if (name == avx2Search.name)
+        return avx2Search;
+#endif
+    return portableSearch;
 }
 
 Result<Ok> forcedKernels()

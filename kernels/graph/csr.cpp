@@ -26,6 +26,26 @@ Csr permute(CsrView graph, std::span<const int32_t> order)
     return out;
 }
 
+std::vector<int64_t> permutedEntries(CsrView graph, std::span<const int32_t> order)
+{
+    std::vector<int32_t> position(size_t(graph.nodes));
+    for (int64_t t = 0; t < graph.nodes; ++t)
+        position[size_t(order[size_t(t)])] = int32_t(t);
+    std::vector<int64_t> out(graph.indices.size());
+    std::iota(out.begin(), out.end(), 0);
+    int64_t at = 0;
+    for (int64_t t = 0; t < graph.nodes; ++t) {
+        const size_t node = size_t(order[size_t(t)]);
+        const int64_t begin = at;
+        for (int64_t e = graph.indptr[node]; e < graph.indptr[node + 1]; ++e)
+            out[size_t(at++)] = e;
+        std::sort(out.begin() + begin, out.begin() + at, [&](int64_t a, int64_t b) {
+            return position[size_t(graph.indices[size_t(a)])] < position[size_t(graph.indices[size_t(b)])];
+        });
+    }
+    return out;
+}
+
 Csr induced(CsrView graph, std::span<const int32_t> tokens)
 {
     std::vector<int32_t> position(size_t(graph.nodes), -1);

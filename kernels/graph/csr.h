@@ -22,6 +22,8 @@ struct Csr {
 
 /// order[t] = data set id of token t. Row t of the result is node order[t], columns renumbered and sorted.
 Csr permute(CsrView graph, std::span<const int32_t> order);
+/// Entry of `graph` behind each entry of permute(graph, order): per-entry values move with it.
+std::vector<int64_t> permutedEntries(CsrView graph, std::span<const int32_t> order);
 /// Subgraph induced by `tokens` (ids of `graph`, any order), renumbered to their positions.
 Csr induced(CsrView graph, std::span<const int32_t> tokens);
 /// Rows [begin, end) with all columns kept (global numbers).

@@ -61,6 +61,10 @@ std::vector<double> denseRow(const Dense& p, int64_t i, int32_t h, double& lse)
         }
         scores[size_t(j)] = s;
     }
+    for (size_t e = 0; e < p.pairs.size(); ++e) {
+        if (p.pairs[e] / p.keys == i)
+            scores[size_t(p.pairs[e] % p.keys)] += p.pairValues[size_t(h) * p.pairs.size() + e];
+    }
     lse = softmax(scores);
     return scores;
 }
@@ -102,7 +106,7 @@ Output denseForward(const Dense& p)
 Gradients denseBackward(const Dense& p, const std::vector<double>& dO)
 {
     Gradients g{std::vector<double>(p.q.size(), 0.0), std::vector<double>(p.k.size(), 0.0), std::vector<double>(p.v.size(), 0.0),
-                std::vector<double>(p.table.size(), 0.0)};
+                std::vector<double>(p.table.size(), 0.0), std::vector<double>(p.pairValues.size(), 0.0)};
     for (int32_t h = 0; h < p.heads; ++h) {
         for (int64_t i = 0; i < p.queries; ++i) {
             double lse = 0, delta = 0;
@@ -112,6 +116,11 @@ Gradients denseBackward(const Dense& p, const std::vector<double>& dO)
                 dP[size_t(j)] = denseKeep(p, h, i, j) * dot(dO, i, p.v, j, p.heads, h, p.dim);
                 delta += prob[size_t(j)] * dP[size_t(j)];
                 add(g.dv, j, prob[size_t(j)] * denseKeep(p, h, i, j), dO, i, p.heads, h, p.dim);
+            }
+            for (size_t e = 0; e < p.pairs.size(); ++e) {
+                const auto j = size_t(p.pairs[e] % p.keys);
+                if (p.pairs[e] / p.keys == i)
+                    g.pairValues[size_t(h) * p.pairs.size() + e] = prob[j] * (dP[j] - delta);
             }
             for (int64_t j = 0; j < p.keys; ++j) {
                 const double dS = prob[size_t(j)] * (dP[size_t(j)] - delta);

@@ -20,12 +20,15 @@ struct Dense {
     std::vector<uint8_t> classes; // empty = every pair allowed, no bias
     std::vector<double> table;    // [heads, classCount] as learned, far not subtracted; empty = no bias
     Dropout dropout;
+    std::vector<int64_t> pairs{};      // query * keys + key of each edge value, no pair twice
+    std::vector<double> pairValues{};  // [heads, pairs], added to the scores
 };
 struct Output {
     std::vector<double> o, lse; // [queries, heads, dim], [heads, queries] natural log
 };
 struct Gradients {
     std::vector<double> dq, dk, dv, table; // table: all bins, also far
+    std::vector<double> pairValues{};      // [heads, pairs]
 };
 Output denseForward(const Dense& problem);
 Gradients denseBackward(const Dense& problem, const std::vector<double>& dO);
