@@ -3,6 +3,7 @@
 
 #include "core/hash.h"
 #include "core/random.h"
+#include "kernels/reference/edge_attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -170,6 +171,7 @@ void makeStructure(const Case& c, Inputs& in, const Csr& graph)
         in.classes = makeClasses(c, in, graph.view());
     if (in.table.empty())
         return;
+    in.graph = graph;
     const int64_t cuts[] = {in.keys.begin, in.keys.end};
     auto lists = buildTileLists(graph.view(), c.hops, in.rows.begin, in.rows.end, cuts, SerialFor(), {});
     if (lists)

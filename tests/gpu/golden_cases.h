@@ -59,7 +59,7 @@ struct Inputs {
     std::vector<int32_t> component, segment; // [tokens]; segment empty = one
     std::vector<uint8_t> classes; // [rows, keys], kMasked = not allowed; empty when neither table nor segments
     TileLists lists;
-    Csr graph;                    // edges: rows of the interval
+    Csr graph;                    // of all nodes; edges: rows of the interval
     Transposed transposed;
     int32_t hops = 0, classCount = 0;
     Dropout dropout;
