@@ -4,13 +4,15 @@
     peers.py TORCH_ROOT THREADS
 
 Reads one JSON object per line from standard input, answers each with one line on standard output:
-    {"op": "hello"}                                    what can be imported here
+    {"op": "hello"}                                    what is installed here, from package data
+    {"op": "torch"}                                    version and commit of torch, which is imported
     {"op": "prepare", "peer", "tensors", "settings"}   tensors: name -> NPY file, settings: numbers of the case
     {"op": "round"}                                    one run of the prepared peer: {"ms": ...}
     {"op": "result", "path"}                           output of the last round as NPY (fp32 or int32)
     {"op": "bytes"}                                    growth of the resident peak over one round
 An answer has "ok"; when that is false, "reason" says why. Ends at the end of its input.
 """
+import importlib.metadata
 import json
 import os
 import sys
@@ -36,24 +38,25 @@ def import_torch():
     return torch
 
 
-def version(name):
+def version(package):
+    """Without importing it, which takes seconds for some."""
     try:
-        return __import__(name).__version__
-    except Exception:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
         return None
 
 
 def hello(_):
-    found = {"python": sys.version.split()[0]}
+    names = ("numpy", "scipy", "networkx", "torch_geometric")
+    return {"python": sys.version.split()[0], **{name: version(name) for name in names}}
+
+
+def torch_build(_):
     try:
         torch = import_torch()
-        found["torch"] = torch.__version__
-        found["torch_commit"] = torch.version.git_version
     except Exception as error:
-        found["torch_reason"] = f"python cannot import torch: {type(error).__name__}: {error}"
-    for name in ("numpy", "scipy", "networkx", "torch_geometric"):
-        found[name] = version(name)
-    return found
+        raise RuntimeError(f"python cannot import torch: {type(error).__name__}: {error}")
+    return {"torch": torch.__version__, "torch_commit": torch.version.git_version}
 
 
 def load_tensors(paths):
@@ -200,7 +203,7 @@ def extra_bytes(_):
     return {"extra_bytes": max(0, resident("VmHWM") - before)}
 
 
-handlers = {"hello": hello, "prepare": prepare, "round": one_round, "result": write_result, "bytes": extra_bytes}
+handlers = {"hello": hello, "torch": torch_build, "prepare": prepare, "round": one_round, "result": write_result, "bytes": extra_bytes}
 
 for line in sys.stdin:
     request = json.loads(line)
@@ -208,5 +211,6 @@ for line in sys.stdin:
         answer = {"ok": True, **handlers[request["op"]](request)}
     except Exception as error:
         text = str(error).strip().splitlines()
-        answer = {"ok": False, "reason": f"{type(error).__name__}: {text[0] if text else 'no text'}"[:400]}
+        name = "" if type(error) is RuntimeError else f"{type(error).__name__}: "
+        answer = {"ok": False, "reason": f"{name}{text[0] if text else 'no text'}"[:400]}
     answers.write(json.dumps(answer) + "\n")

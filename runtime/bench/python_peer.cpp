@@ -23,7 +23,7 @@ extern char** environ;
 namespace megagraph::runtime::bench {
 namespace {
 
-constexpr double kStartSeconds = 60, kPrepareSeconds = 240, kRoundSeconds = 120; // a compiler runs in prepare
+constexpr double kStartSeconds = 120, kPrepareSeconds = 240, kRoundSeconds = 120; // a compiler runs in prepare
 
 std::string programOnPath(const std::string& name)
 {
@@ -108,6 +108,7 @@ void PythonPeer::stop()
     pidfd_.reset();
     child_ = {};
     buffered_.clear();
+    found_ = {}; // the next child has imported nothing yet
 }
 
 Result<Ok> PythonPeer::start()
@@ -151,6 +152,7 @@ Result<Ok> PythonPeer::start()
         return hello.error();
     }
     found_ = *hello;
+    found_.erase("ok");
     return Ok{};
 }
 
@@ -195,15 +197,32 @@ Result<Json> PythonPeer::ask(const Json& request, double seconds)
     return answer;
 }
 
+Result<Ok> PythonPeer::sameTorch()
+{
+    if (!torchFault_.empty())
+        return Error{ErrorCode::Unsupported, torchFault_};
+    if (found_.contains("torch_commit"))
+        return Ok{};
+    const auto answer = ask({{"op", "torch"}}, kPrepareSeconds);
+    if (!answer.ok()) {
+        torchFault_ = answer.error().message;
+        return answer.error();
+    }
+    found_["torch"] = answer->value("torch", std::string());
+    const std::string commit = answer->value("torch_commit", std::string());
+    if (commit.empty() || at::show_config().find("COMMIT_SHA=" + commit) == std::string::npos) {
+        torchFault_ = fmt::format("the torch of python ({}) is another build than the worker's", found_.value("torch", std::string()));
+        return Error{ErrorCode::Unsupported, torchFault_};
+    }
+    found_["torch_commit"] = commit;
+    return Ok{};
+}
+
 Result<std::string> PythonPeer::prepare(const std::string& peer, const std::map<std::string, at::Tensor>& tensors, const Json& settings)
 {
     MEGAGRAPH_TRY(std::ignore, start());
     if (peer != "scipy" && peer != "networkx") {
-        const std::string commit = found_.value("torch_commit", std::string());
-        if (commit.empty())
-            return Error{ErrorCode::Unsupported, found_.value("torch_reason", std::string("no torch in python"))};
-        if (at::show_config().find("COMMIT_SHA=" + commit) == std::string::npos)
-            return Error{ErrorCode::Unsupported, fmt::format("the torch of python ({}) is another build than the worker's", found_.value("torch", std::string()))};
+        MEGAGRAPH_TRY(std::ignore, sameTorch());
     }
     Json request{{"op", "prepare"}, {"peer", peer}, {"settings", settings}, {"tensors", Json::object()}};
     for (const auto& [name, tensor] : tensors)

@@ -37,6 +37,7 @@ class PythonPeer {
 
   private:
     Result<Ok> start();
+    Result<Ok> sameTorch();
     void stop();
     Result<Json> ask(const Json& request, double seconds);
     Result<std::string> readLine(double seconds);
@@ -44,7 +45,7 @@ class PythonPeer {
     const Options& options_;
     Child child_;
     FileDescriptor pidfd_, in_, out_; // in_: to the child
-    std::string buffered_, broken_;
+    std::string buffered_, broken_, torchFault_;
     Json found_;
     int files_ = 0;
 };
