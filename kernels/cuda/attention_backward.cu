@@ -21,8 +21,12 @@ const char* launchBackward80(const DenseParams& p, bool biased, Stream stream)
 {
     const int32_t width = paddedWidth(p.dim);
     if (biased)
-        return width == 32 ? launchBackward<32, true>(p, stream) : width == 64 ? launchBackward<64, true>(p, stream) : launchBackward<128, true>(p, stream);
-    return width == 32 ? launchBackward<32, false>(p, stream) : width == 64 ? launchBackward<64, false>(p, stream) : launchBackward<128, false>(p, stream);
+        return width == 32   ? launchBackward<32, true>(p, stream)
+               : width == 64 ? launchBackward<64, true>(p, stream)
+                             : launchBackward<128, true>(p, stream);
+    return width == 32   ? launchBackward<32, false>(p, stream)
+           : width == 64 ? launchBackward<64, false>(p, stream)
+                         : launchBackward<128, false>(p, stream);
 }
 
 } // namespace megagraph::kernels::cuda

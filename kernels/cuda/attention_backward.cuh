@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense attention, backward, for sm_80 and later. A block keeps one key tile (128 keys, 64 for d_h 128) of one head and passes
-// over all 64-query blocks: S^T = K Q^T and dP^T = V dO^T again, dV += P^T dO, dK += dS^T Q, dq += dS K.
-// Deterministic: a block draws a ticket when it starts, the ticket is its (key tile, head), and it adds to a query block of dq
-// only when all earlier key tiles have (turns). It waits for earlier starters only, so it cannot deadlock; sums follow key order.
+// Dense attention, backward, for sm_80 and later. A block keeps one key tile (128 keys, 64 for d_h 128) of one head and
+// passes over all 64-query blocks: S^T = K Q^T and dP^T = V dO^T again, dV += P^T dO, dK += dS^T Q, dq += dS K.
+// Deterministic: a block draws a ticket when it starts, the ticket is its (key tile, head), and it adds to a query
+// block of dq only when all earlier key tiles have (turns). It waits for earlier starters only, so it cannot deadlock;
+// sums follow key order.
 #pragma once
 
 #include "kernels/cuda/attention_classes.cuh"
@@ -12,17 +13,17 @@ namespace megagraph::kernels::cuda {
 
 template <int D> struct Backward {
     static constexpr int kKeys = D == 128 ? 64 : 128;
-    static constexpr int kQueryWarps = D == 128 ? 2 : 1;  // warps that share the keys of a row group
-    static constexpr int kGroups = 8 / kQueryWarps;       // n8 groups of queries in a warp's fragment of S^T
-    static constexpr int kHalves = kKeys / kTile;         // class tiles of a step
-    static constexpr int kColumns = D / 8 / kQueryWarps;  // n8 groups of d_h in a warp's fragment of dK, dV
+    static constexpr int kQueryWarps = D == 128 ? 2 : 1; // warps that share the keys of a row group
+    static constexpr int kGroups = 8 / kQueryWarps;      // n8 groups of queries in a warp's fragment of S^T
+    static constexpr int kHalves = kKeys / kTile;        // class tiles of a step
+    static constexpr int kColumns = D / 8 / kQueryWarps; // n8 groups of d_h in a warp's fragment of dK, dV
 
     static constexpr int kK = 0, kV = kK + kKeys * D * 2;
     static constexpr int kStages = kV + kKeys * D * 2; // [stage] Q, dO, row statistics
     static constexpr int kStats = 2 * kBlockBytes<D>;
     static constexpr int kStage = kStats + kTile * 8;
-    static constexpr int kDs = kStages + 2 * kStage;   // dS^T, keys x 64 queries, bf16 in the swizzle of d_h 64
-    static constexpr int kP = kDs + kKeys * 128;       // P^T, when warps share it
+    static constexpr int kDs = kStages + 2 * kStage; // dS^T, keys x 64 queries, bf16 in the swizzle of d_h 64
+    static constexpr int kP = kDs + kKeys * 128;     // P^T, when warps share it
     static constexpr int kCodes = kP + (kQueryWarps > 1 ? kKeys * 128 : 0);
     static constexpr int kTables = kCodes + kHalves * kCodeBytes;
     static constexpr int kPresent = kTables + int(sizeof(SharedTables)); // [half][4]
@@ -33,7 +34,8 @@ template <int D> struct Backward {
 
 /// S^T or dP^T: rows are this warp's keys, columns its queries.
 template <int D>
-__device__ __forceinline__ void transposedScores(const PanelLane<D>& rows, const PanelLane<D>& columns, float (&s)[Backward<D>::kGroups][4])
+__device__ __forceinline__ void transposedScores(const PanelLane<D>& rows, const PanelLane<D>& columns,
+                                                 float (&s)[Backward<D>::kGroups][4])
 {
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
@@ -50,7 +52,9 @@ __device__ __forceinline__ void transposedScores(const PanelLane<D>& rows, const
 }
 
 /// The codes of key row g + 8r that this lane needs, two words per four n8 groups.
-template <int D> __device__ __forceinline__ void readCodes(const unsigned char* codes, int queryWarp, int r, uint32_t (&words)[Backward<D>::kGroups / 2])
+template <int D>
+__device__ __forceinline__ void readCodes(const unsigned char* codes, int queryWarp, int r,
+                                          uint32_t (&words)[Backward<D>::kGroups / 2])
 {
     const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
     const unsigned char* at = codes + (g + 8 * r) * kTile + 16 * t;
@@ -69,8 +73,9 @@ template <int D> __device__ __forceinline__ void readCodes(const unsigned char* 
 
 /// s: S^T -> P^T.
 template <int D, bool kBiased>
-__device__ __forceinline__ void transposedProbabilities(const DenseParams& p, const TileLook& look, int keysLeft, const SharedTables* tables,
-                                                        const unsigned char* codes, int queryWarp, const float2* stats,
+__device__ __forceinline__ void transposedProbabilities(const DenseParams& p, const TileLook& look, int keysLeft,
+                                                        const SharedTables* tables, const unsigned char* codes,
+                                                        int queryWarp, const float2* stats,
                                                         float (&s)[Backward<D>::kGroups][4])
 {
     constexpr int kGroups = Backward<D>::kGroups;
@@ -113,8 +118,9 @@ __device__ __forceinline__ void transposedProbabilities(const DenseParams& p, co
 
 /// p: P^T -> (P Z)^T; dp: dP^T -> dS^T = P (Z dP - delta).
 template <int D>
-__device__ __forceinline__ void transposedGradient(const DenseParams& params, uint32_t head, uint64_t row, uint64_t column, const float2* stats,
-                                                   float (&p)[Backward<D>::kGroups][4], float (&dp)[Backward<D>::kGroups][4])
+__device__ __forceinline__ void
+transposedGradient(const DenseParams& params, uint32_t head, uint64_t row, uint64_t column, const float2* stats,
+                   float (&p)[Backward<D>::kGroups][4], float (&dp)[Backward<D>::kGroups][4])
 {
     constexpr int kGroups = Backward<D>::kGroups;
     const int t = int(threadIdx.x & 3);
@@ -138,8 +144,9 @@ __device__ __forceinline__ void transposedGradient(const DenseParams& params, ui
 
 /// sums [classes][kThreads] += dS^T by class; the far bin is left open.
 template <int D>
-__device__ __forceinline__ void addTableGradient(const DenseParams& p, const TileLook& look, const unsigned char* codes, const uint32_t* present,
-                                                 int queryWarp, const float (&dS)[Backward<D>::kGroups][4], float* sums)
+__device__ __forceinline__ void addTableGradient(const DenseParams& p, const TileLook& look, const unsigned char* codes,
+                                                 const uint32_t* present, int queryWarp,
+                                                 const float (&dS)[Backward<D>::kGroups][4], float* sums)
 {
     constexpr int kGroups = Backward<D>::kGroups;
     float* mine = sums + threadIdx.x;
@@ -179,7 +186,9 @@ __device__ __forceinline__ void addTableGradient(const DenseParams& p, const Til
 }
 
 /// Fragments of 16 keys x queries as bf16 into `to`, 128-byte rows in the swizzle of d_h 64.
-template <int D> __device__ __forceinline__ void storeTransposed(unsigned char* to, int keyRow, int queryWarp, const float (&s)[Backward<D>::kGroups][4])
+template <int D>
+__device__ __forceinline__ void storeTransposed(unsigned char* to, int keyRow, int queryWarp,
+                                                const float (&s)[Backward<D>::kGroups][4])
 {
     const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
 #pragma unroll
@@ -194,13 +203,15 @@ template <int D> __device__ __forceinline__ void storeTransposed(unsigned char* 
 
 /// out [16 keys, columns of this warp] += s^T (this warp's keys x all 64 queries) times rows [64 queries, d_h].
 template <int D>
-__device__ __forceinline__ void addKeyGradient(const float (&s)[Backward<D>::kGroups][4], const unsigned char* stored, int keyRow, int queryWarp,
-                                               const unsigned char* rows, float (&out)[Backward<D>::kColumns][4])
+__device__ __forceinline__ void addKeyGradient(const float (&s)[Backward<D>::kGroups][4], const unsigned char* stored,
+                                               int keyRow, int queryWarp, const unsigned char* rows,
+                                               float (&out)[Backward<D>::kColumns][4])
 {
     const int lane = int(threadIdx.x & 31), inMatrix = lane & 7, matrix = lane >> 3;
     const PanelLane<64> left(stored + keyRow * 128, (matrix & 1) * 8 + inMatrix, matrix >> 1);
     // the second warp of a pair has the second panel of d_h 128
-    const PanelLane<D> right(rows + (Backward<D>::kQueryWarps > 1 ? queryWarp * 8192 : 0), (matrix & 1) * 8 + inMatrix, matrix >> 1);
+    const PanelLane<D> right(rows + (Backward<D>::kQueryWarps > 1 ? queryWarp * 8192 : 0), (matrix & 1) * 8 + inMatrix,
+                             matrix >> 1);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         uint32_t a[4];
@@ -224,7 +235,8 @@ __device__ __forceinline__ void addKeyGradient(const float (&s)[Backward<D>::kGr
 
 /// dq [64 queries, d_h] of this step: warp = (16 queries, half of d_h).
 template <int D>
-__device__ __forceinline__ void queryGradient(const unsigned char* dS, const unsigned char* keys, int warp, float (&out)[D / 16][4])
+__device__ __forceinline__ void queryGradient(const unsigned char* dS, const unsigned char* keys, int warp,
+                                              float (&out)[D / 16][4])
 {
     const int lane = int(threadIdx.x & 31), inMatrix = lane & 7, matrix = lane >> 3;
     const int queryChunk = 2 * (warp & 3), columnChunk = (warp >> 2) * (D / 16);
@@ -236,14 +248,17 @@ __device__ __forceinline__ void queryGradient(const unsigned char* dS, const uns
 #pragma unroll
         for (int n = 0; n < D / 32; ++n) {
             uint32_t b[4];
-            ldmatrix<true>(b, keys + panelOffset<D>(16 * k + (matrix & 1) * 8 + inMatrix, columnChunk + 2 * n + (matrix >> 1)));
+            ldmatrix<true>(
+                b, keys + panelOffset<D>(16 * k + (matrix & 1) * 8 + inMatrix, columnChunk + 2 * n + (matrix >> 1)));
             mma16816(out[2 * n], a, b[0], b[1]);
             mma16816(out[2 * n + 1], a, b[2], b[3]);
         }
     }
 }
 
-template <int D> __device__ __forceinline__ void addToQueries(const DenseParams& p, int head, int64_t row0, int warp, const float (&out)[D / 16][4])
+template <int D>
+__device__ __forceinline__ void addToQueries(const DenseParams& p, int head, int64_t row0, int warp,
+                                             const float (&out)[D / 16][4])
 {
     const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
 #pragma unroll
@@ -265,8 +280,8 @@ template <int D> __device__ __forceinline__ void addToQueries(const DenseParams&
 }
 
 template <int D>
-__device__ __forceinline__ void addToKeys(const DenseParams& p, int head, int64_t row0, int firstColumn, float factor, float* to,
-                                          const float (&out)[Backward<D>::kColumns][4])
+__device__ __forceinline__ void addToKeys(const DenseParams& p, int head, int64_t row0, int firstColumn, float factor,
+                                          float* to, const float (&out)[Backward<D>::kColumns][4])
 {
     const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
 #pragma unroll
@@ -323,12 +338,14 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
     // roles: 16 keys of the tile and, with two warps per key row, a half of the queries (of d_h for dK, dV)
     const int keyWarp = warp % (B::kKeys / 16), queryWarp = warp / (B::kKeys / 16);
     const int half = B::kHalves == 1 ? 0 : keyWarp >> 2, keyRow = keyWarp * 16;
-    const int who = int(threadIdx.x) & (kExpanders - 1), expander = int(threadIdx.x) / kExpanders; // expands the tile of half `expander`
+    const int who = int(threadIdx.x) & (kExpanders - 1),
+              expander = int(threadIdx.x) / kExpanders; // expands the tile of half `expander`
     const int keyBlock = keyTile * B::kHalves + half;
     unsigned char* codes = shared + B::kCodes + half * kCodeBytes;
     auto* present = reinterpret_cast<uint32_t*>(shared + B::kPresent) + 4 * half;
 
-    /// Looks at a query block: own tile into `look`; copies and expands if one of the block's tiles is needed, which it returns.
+    /// Looks at a query block: own tile into `look`; copies and expands if one of the block's tiles is needed, which it
+    /// returns.
     const auto prepare = [&](int stage, int queryBlock, TileLook& look) {
         bool needed = !kBiased; // the same for the whole block
         look = {!kBiased && keyBlock < p.keyBlocks ? kUniform : kSkip, 0, kStoredBase, false, nullptr};
@@ -380,15 +397,18 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
                 const int rowA = (matrix & 1) * 8 + inMatrix, rowB = (matrix >> 1) * 8 + inMatrix;
                 const auto* rowStats = reinterpret_cast<const float2*>(panels + B::kStats) + 32 * queryWarp;
                 const unsigned char* warpCodes = codes + (keyRow & 63) * kTile;
-                const int64_t keysLeft = p.keys - int64_t(keyBlock) * kTile - (keyRow & 63); // from this warp's first key
+                const int64_t keysLeft =
+                    p.keys - int64_t(keyBlock) * kTile - (keyRow & 63); // from this warp's first key
                 transposedScores<D>(PanelLane<D>(shared + B::kK + keyPlace, rowA, matrix >> 1),
                                     PanelLane<D>(panels + queryOffset, rowB, matrix & 1), s);
-                transposedProbabilities<D, kBiased>(p, look, keysLeft < 16 ? int(keysLeft) : 16, tables, warpCodes, queryWarp, rowStats, s);
+                transposedProbabilities<D, kBiased>(p, look, keysLeft < 16 ? int(keysLeft) : 16, tables, warpCodes,
+                                                    queryWarp, rowStats, s);
                 transposedScores<D>(PanelLane<D>(shared + B::kV + keyPlace, rowA, matrix >> 1),
                                     PanelLane<D>(panels + kBlockBytes<D> + queryOffset, rowB, matrix & 1), dS);
                 transposedGradient<D>(p, uint32_t(p.headOffset + head),
                                       uint64_t(p.queryOffset + int64_t(queryBlock) * kTile + 32 * queryWarp),
-                                      uint64_t(p.keyOffset + int64_t(keyBlock) * kTile + (keyRow & 63)), rowStats, s, dS);
+                                      uint64_t(p.keyOffset + int64_t(keyBlock) * kTile + (keyRow & 63)), rowStats, s,
+                                      dS);
                 if (wantTable)
                     addTableGradient<D>(p, look, warpCodes, present, queryWarp, dS, sums);
             }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expansion of a class tile into shared memory, one byte per pair, in fragment order: within a row of 64 codes column bits
-// [j2 j1 j0 t1 t0 b] lie at [t1 t0 j2 j1 j0 b], so a lane reads the 16 codes of a row that it needs with one 16-byte load. The
-// forward pass has queries as rows, the key-stationary backward pass keys. By 128 threads, numbered `who`, whole warps.
+// Expansion of a class tile into shared memory, one byte per pair, in fragment order: within a row of 64 codes column
+// bits [j2 j1 j0 t1 t0 b] lie at [t1 t0 j2 j1 j0 b], so a lane reads the 16 codes of a row that it needs with one
+// 16-byte load. The forward pass has queries as rows, the key-stationary backward pass keys. By 128 threads, numbered
+// `who`, whole warps.
 #pragma once
 
 #include "kernels/cuda/attention_params.cuh"
@@ -56,7 +57,8 @@ __device__ __forceinline__ uint32_t scatterList(const unsigned char* stored, uns
     for (int e = 1 + who; e <= count; e += kExpanders) {
         const uint32_t entry = readGlobal(entries + e);
         const int row = int(entry >> 10), column = int(entry >> 4 & 63);
-        codes[kTransposed ? column * kTile + fragmentPlace(row) : row * kTile + fragmentPlace(column)] = static_cast<unsigned char>(entry & 15);
+        codes[kTransposed ? column * kTile + fragmentPlace(row) : row * kTile + fragmentPlace(column)] =
+            static_cast<unsigned char>(entry & 15);
         present |= 1u << (entry & 15);
     }
     return present;
@@ -64,7 +66,8 @@ __device__ __forceinline__ uint32_t scatterList(const unsigned char* stored, uns
 
 /// Gives base pairs (codes above K) their class. Each thread looks at the 16-byte pieces who, who + 128.
 template <bool kTransposed>
-__device__ __forceinline__ void splitPass(const DenseParams& p, int64_t queryBlock, int64_t keyBlock, unsigned char* codes, int who)
+__device__ __forceinline__ void splitPass(const DenseParams& p, int64_t queryBlock, int64_t keyBlock,
+                                          unsigned char* codes, int who)
 {
 #pragma unroll 1
     for (int i = 0; i < 32; ++i) {
@@ -79,8 +82,8 @@ __device__ __forceinline__ void splitPass(const DenseParams& p, int64_t queryBlo
 }
 
 /// Forward: rows are queries. `barrier`: a named barrier of these 128 threads.
-__device__ __forceinline__ void expandRows(const DenseParams& p, const TileLook& look, int64_t queryBlock, int64_t keyBlock,
-                                           unsigned char* codes, int who, int barrier)
+__device__ __forceinline__ void expandRows(const DenseParams& p, const TileLook& look, int64_t queryBlock,
+                                           int64_t keyBlock, unsigned char* codes, int who, int barrier)
 {
     if (look.kind == kStoredPlanes) {
 #pragma unroll 1
@@ -120,15 +123,16 @@ __device__ __forceinline__ uint32_t transposeBits(uint32_t x, int lane)
 }
 
 /// 32 keys x 32 queries of a planes tile, keys as rows, by one warp. Returns a bit per class 0..K in this lane's row.
-__device__ __forceinline__ uint32_t expandCorner(const DenseParams& p, const unsigned char* stored, int keyHalf, int queryHalf,
-                                                 unsigned char* codes)
+__device__ __forceinline__ uint32_t expandCorner(const DenseParams& p, const unsigned char* stored, int keyHalf,
+                                                 int queryHalf, unsigned char* codes)
 {
     const int lane = int(threadIdx.x & 31);
     uint32_t bits[kMaxPlanes] = {};
 #pragma unroll
     for (int plane = 0; plane < kMaxPlanes; ++plane) {
         if (plane < p.planes.planes)
-            bits[plane] = transposeBits(uint32_t(planeWord(p, stored, plane, 32 * queryHalf + lane) >> (32 * keyHalf)), lane);
+            bits[plane] =
+                transposeBits(uint32_t(planeWord(p, stored, plane, 32 * queryHalf + lane) >> (32 * keyHalf)), lane);
     }
     unsigned char* row = codes + (32 * keyHalf + lane) * kTile + 8 * queryHalf;
 #pragma unroll
@@ -156,8 +160,9 @@ __device__ __forceinline__ uint32_t expandCorner(const DenseParams& p, const uns
 }
 
 /// Backward: rows are keys. Writes the classes met, without far and masked, to present[warp of the 128].
-__device__ __forceinline__ void expandColumns(const DenseParams& p, const TileLook& look, int64_t queryBlock, int64_t keyBlock,
-                                              unsigned char* codes, uint32_t* present, int who, int barrier)
+__device__ __forceinline__ void expandColumns(const DenseParams& p, const TileLook& look, int64_t queryBlock,
+                                              int64_t keyBlock, unsigned char* codes, uint32_t* present, int who,
+                                              int barrier)
 {
     uint32_t met = 0;
     if (look.kind == kStoredPlanes) {

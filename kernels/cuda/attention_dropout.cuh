@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keep bits of a warp's score fragments, the mask of kernels/dropout.h: one Philox4x32-7 call gives the draws of one row and
-// 8 columns. A lane makes the calls of some column groups, compares the draws and passes 8 bits per call to its neighbours.
+// The keep bits of a warp's score fragments, the mask of kernels/dropout.h: one Philox4x32-7 call gives the draws of
+// one row and 8 columns. A lane makes the calls of some column groups, compares the draws and passes 8 bits per call to
+// its neighbours.
 #pragma once
 
 #include "kernels/cuda/attention_params.cuh"
@@ -46,8 +47,8 @@ __device__ __forceinline__ uint32_t keepOne(const Mask& mask, uint32_t head, uin
     return keepEight(mask, head, row, column >> 3) >> (column & 7) & 1u;
 }
 
-/// Forward, 16 queries x 64 keys: bit 4j + 2r + b belongs to (row g + 8r, column 8j + 2t + b). row: global number of the warp's
-/// first query; column: of the tile's first key.
+/// Forward, 16 queries x 64 keys: bit 4j + 2r + b belongs to (row g + 8r, column 8j + 2t + b). row: global number of
+/// the warp's first query; column: of the tile's first key.
 __device__ __forceinline__ uint32_t keepRows(const Mask& mask, uint32_t head, uint64_t row, uint64_t column)
 {
     const int lane = int(recomputed(threadIdx.x) & 31), g = lane >> 2, t = lane & 3;
@@ -55,13 +56,16 @@ __device__ __forceinline__ uint32_t keepRows(const Mask& mask, uint32_t head, ui
     if ((column & 7) != 0) {
 #pragma unroll 1
         for (int e = 0; e < 32; ++e)
-            keep |= keepOne(mask, head, row + uint64_t(g + 8 * (e >> 1 & 1)), column + uint64_t(8 * (e >> 2) + 2 * t + (e & 1))) << e;
+            keep |= keepOne(mask, head, row + uint64_t(g + 8 * (e >> 1 & 1)),
+                            column + uint64_t(8 * (e >> 2) + 2 * t + (e & 1)))
+                    << e;
         return keep;
     }
     uint32_t mine = 0; // byte 2r + i: row g + 8r, group 4i + t
 #pragma unroll 1
     for (int call = 0; call < 4; ++call)
-        mine |= keepEight(mask, head, row + uint64_t(g + 8 * (call >> 1)), (column >> 3) + uint64_t(4 * (call & 1) + t)) << (8 * call);
+        mine |= keepEight(mask, head, row + uint64_t(g + 8 * (call >> 1)), (column >> 3) + uint64_t(4 * (call & 1) + t))
+                << (8 * call);
 #pragma unroll
     for (int source = 0; source < 4; ++source) {
         const uint32_t bits = shuffleFrom(mine, 4 * g + source) >> (2 * t);
@@ -72,8 +76,8 @@ __device__ __forceinline__ uint32_t keepRows(const Mask& mask, uint32_t head, ui
     return keep;
 }
 
-/// Backward, 16 keys x 8 kGroups queries (keys are the fragment's rows): bit 4j + 2r + b belongs to (key g + 8r, query 8j + 2t + b).
-/// row: global number of the first query; column: of the warp's first key.
+/// Backward, 16 keys x 8 kGroups queries (keys are the fragment's rows): bit 4j + 2r + b belongs to (key g + 8r, query
+/// 8j + 2t + b). row: global number of the first query; column: of the warp's first key.
 template <int kGroups>
 __device__ __forceinline__ uint32_t keepColumns(const Mask& mask, uint32_t head, uint64_t row, uint64_t column)
 {
@@ -82,7 +86,9 @@ __device__ __forceinline__ uint32_t keepColumns(const Mask& mask, uint32_t head,
     if ((column & 7) != 0) {
 #pragma unroll 1
         for (int e = 0; e < 4 * kGroups; ++e)
-            keep |= keepOne(mask, head, row + uint64_t(8 * (e >> 2) + 2 * t + (e & 1)), column + uint64_t(g + 8 * (e >> 1 & 1))) << e;
+            keep |= keepOne(mask, head, row + uint64_t(8 * (e >> 2) + 2 * t + (e & 1)),
+                            column + uint64_t(g + 8 * (e >> 1 & 1)))
+                    << e;
         return keep;
     }
     constexpr int kCalls = kGroups / 2; // of a lane; call number 4j + 2b + r over the 8 lanes of one t

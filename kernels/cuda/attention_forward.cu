@@ -21,8 +21,12 @@ const char* launchForward80(const DenseParams& p, bool biased, Stream stream)
 {
     const int32_t width = paddedWidth(p.dim);
     if (biased)
-        return width == 32 ? launchWarps<32, true>(p, stream) : width == 64 ? launchWarps<64, true>(p, stream) : launchWarps<128, true>(p, stream);
-    return width == 32 ? launchWarps<32, false>(p, stream) : width == 64 ? launchWarps<64, false>(p, stream) : launchWarps<128, false>(p, stream);
+        return width == 32   ? launchWarps<32, true>(p, stream)
+               : width == 64 ? launchWarps<64, true>(p, stream)
+                             : launchWarps<128, true>(p, stream);
+    return width == 32   ? launchWarps<32, false>(p, stream)
+           : width == 64 ? launchWarps<64, false>(p, stream)
+                         : launchWarps<128, false>(p, stream);
 }
 
 } // namespace megagraph::kernels::cuda

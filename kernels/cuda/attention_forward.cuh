@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense attention, forward, for sm_80 and later: 128 queries x 64 keys, 8 warps of 16 queries, online softmax in base 2
-// (FlashAttention-2, arXiv 2307.08691). Block = (128-query tile, head), heads fastest, so that all heads of a tile share class
-// data in the second-level cache. Two stages of K, V and codes: while one tile is computed the next one is copied and expanded.
-// The 64-row halves of the tile have a class tile, and may be skipped, each for itself.
+// (FlashAttention-2, arXiv 2307.08691). Block = (128-query tile, head), heads fastest, so that all heads of a tile
+// share class data in the second-level cache. Two stages of K, V and codes: while one tile is computed the next one is
+// copied and expanded. The 64-row halves of the tile have a class tile, and may be skipped, each for itself.
 #pragma once
 
 #include "kernels/cuda/attention_classes.cuh"
@@ -11,7 +11,7 @@
 namespace megagraph::kernels::cuda {
 
 template <int D, bool kBiased> struct ForwardShared {
-    static constexpr int kQueries = 0; // 128 x D
+    static constexpr int kQueries = 0;                          // 128 x D
     static constexpr int kKeys = kQueries + 2 * kBlockBytes<D>; // [stage] K, V
     static constexpr int kStage = 2 * kBlockBytes<D>;
     static constexpr int kCodes = kKeys + 2 * kStage; // [stage][half] 64 x 64
@@ -25,7 +25,8 @@ template <int D> struct ForwardRows {
     float high[2], sum[2]; // maximum, and this lane's part of the sum
 };
 
-template <int D> __device__ __forceinline__ void loadForwardState(const DenseParams& p, int head, int64_t row0, ForwardRows<D>& rows)
+template <int D>
+__device__ __forceinline__ void loadForwardState(const DenseParams& p, int head, int64_t row0, ForwardRows<D>& rows)
 {
     const int t = int(threadIdx.x & 3);
 #pragma unroll
@@ -49,7 +50,10 @@ template <int D> __device__ __forceinline__ void loadForwardState(const DensePar
 /// What the computation of a tile still needs of its look, in one register.
 struct TileForm {
     int32_t packed;
-    __device__ __forceinline__ explicit TileForm(const TileLook& look) : packed(look.path | int32_t(look.split) << 2 | look.code << 8) {}
+    __device__ __forceinline__ explicit TileForm(const TileLook& look)
+        : packed(look.path | int32_t(look.split) << 2 | look.code << 8)
+    {
+    }
     __device__ __forceinline__ int32_t path() const { return packed & 3; }
     __device__ __forceinline__ bool split() const { return (packed & 4) != 0; }
     __device__ __forceinline__ int32_t code() const { return packed >> 8; }
@@ -57,8 +61,8 @@ struct TileForm {
 
 /// s' = s scale log2 e + addend, and -inf behind the last key.
 template <bool kBiased>
-__device__ __forceinline__ void addBias(const DenseParams& p, TileForm form, const SharedTables* tables, const unsigned char* codes,
-                                        int keysLeft, float (&s)[8][4])
+__device__ __forceinline__ void addBias(const DenseParams& p, TileForm form, const SharedTables* tables,
+                                        const unsigned char* codes, int keysLeft, float (&s)[8][4])
 {
     const int lane = int(recomputed(threadIdx.x) & 31), g = lane >> 2, t = lane & 3;
     if (kBiased && form.path() == kClasses) {
@@ -137,7 +141,8 @@ __device__ __forceinline__ void applyKeep(uint32_t keep, float keepScale, float 
     }
 }
 
-template <int D> __device__ __forceinline__ void writeRow(const DenseParams& p, int head, int64_t row, int r, const ForwardRows<D>& rows)
+template <int D>
+__device__ __forceinline__ void writeRow(const DenseParams& p, int head, int64_t row, int r, const ForwardRows<D>& rows)
 {
     const int t = int(threadIdx.x & 3);
     float sum = rows.sum[r];
@@ -176,7 +181,8 @@ template <int D> __device__ __forceinline__ void writeRow(const DenseParams& p, 
 
 /// The next key block from `from` that one of the two halves needs; `look` of this warp's half.
 template <bool kBiased>
-__device__ __forceinline__ int nextKeyBlock(const DenseParams& p, const SharedTables* tables, int tile, int half, int from, TileLook& look)
+__device__ __forceinline__ int nextKeyBlock(const DenseParams& p, const SharedTables* tables, int tile, int half,
+                                            int from, TileLook& look)
 {
     if constexpr (!kBiased) {
         look = {kUniform, 0, kStoredBase, false, nullptr};
@@ -226,7 +232,8 @@ __device__ __forceinline__ void scoreRows(const PanelLane<D>& queryLane, const u
 }
 
 /// out += P V; P rounded to bf16 stays in registers: two neighbouring n8 fragments are one A operand.
-template <int D> __device__ __forceinline__ void addValues(const float (&s)[8][4], const PanelLane<D>& valueLane, float (&out)[D / 8][4])
+template <int D>
+__device__ __forceinline__ void addValues(const float (&s)[8][4], const PanelLane<D>& valueLane, float (&out)[D / 8][4])
 {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -243,7 +250,8 @@ template <int D> __device__ __forceinline__ void addValues(const float (&s)[8][4
 }
 
 /// The same two products by a warp group, which has one half of the tile: operands in shared memory, P in registers.
-template <int D> __device__ __forceinline__ void scoreGroup(const unsigned char* queries, const unsigned char* keys, float (&s)[8][4])
+template <int D>
+__device__ __forceinline__ void scoreGroup(const unsigned char* queries, const unsigned char* keys, float (&s)[8][4])
 {
     beginGroupProducts();
 #pragma unroll
@@ -253,7 +261,9 @@ template <int D> __device__ __forceinline__ void scoreGroup(const unsigned char*
     }
     finishGroupProducts();
 }
-template <int D> __device__ __forceinline__ void addValuesGroup(const float (&s)[8][4], const unsigned char* values, float (&out)[D / 8][4])
+template <int D>
+__device__ __forceinline__ void addValuesGroup(const float (&s)[8][4], const unsigned char* values,
+                                               float (&out)[D / 8][4])
 {
     uint32_t a[4][4];
 #pragma unroll
@@ -279,7 +289,6 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
     auto* tables = reinterpret_cast<SharedTables*>(shared + Place::kTables);
     const int warp = int(threadIdx.x >> 5), lane = int(threadIdx.x & 31), half = warp >> 2;
     const int head = int(blockIdx.x % unsigned(p.heads)), tile = int(blockIdx.x / unsigned(p.heads));
-    const int inMatrix = lane & 7, matrix = lane >> 3;
 
     const auto copyBlock = [&](int head, int stage, int block) {
         const int64_t from = (int64_t(head) * p.packedKeyBlocks + block) * kBlockBytes<D>;
@@ -289,7 +298,8 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
     };
     const auto codesOf = [&](int stage) { return shared + Place::kCodes + (2 * stage + half) * kCodeBytes; };
 
-    copyPanels(shared + Place::kQueries, p.q + (int64_t(head) * p.packedQueryBlocks + 2 * tile) * kBlockBytes<D>, 2 * kBlockBytes<D>);
+    copyPanels(shared + Place::kQueries, p.q + (int64_t(head) * p.packedQueryBlocks + 2 * tile) * kBlockBytes<D>,
+               2 * kBlockBytes<D>);
     commitCopies();
     if constexpr (kBiased) {
         if (warp == 0)
@@ -299,11 +309,15 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
     const auto firstRow = [&] { return int64_t(tile) * 2 * kTile + warp * 16 + (lane >> 2); };
     ForwardRows<D> rows;
     loadForwardState<D>(p, head, firstRow(), rows);
-    const PanelLane<D> queryLane(shared + Place::kQueries + half * kBlockBytes<D> + (warp & 3) * 16 * (D == 32 ? 64 : 128),
-                                 (matrix & 1) * 8 + inMatrix, matrix >> 1);
+    const auto queryLaneOf = [&](int thread) { // this warp's 16 queries as A operands
+        const int queryWarp = thread >> 5, row = (thread >> 3 & 1) * 8 + (thread & 7);
+        unsigned char* panels = shared + Place::kQueries + (queryWarp >> 2) * kBlockBytes<D>;
+        return PanelLane<D>(panels + (queryWarp & 3) * 16 * (D == 32 ? 64 : 128), row, thread >> 4 & 1);
+    };
     uint32_t held[kHeld ? D / 16 : 1][4] = {};
 
-    // one step ahead: while block is computed, the next one is copied and its codes are expanded; step -1 computes nothing
+    // one step ahead: while block is computed, the next one is copied and its codes are expanded; step -1 computes
+    // nothing
     TileForm form(TileLook{});
     for (int stage = 1, block = -1; block < p.keyBlocks; stage ^= 1) {
         const uint32_t place = recomputed(blockIdx.x);
@@ -318,25 +332,28 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
             copyBlock(head, stage ^ 1, nextBlock);
             commitCopies();
             if (kBiased && next.path == kClasses)
-                expandRows(p, next, 2 * tile + half, nextBlock, codesOf(stage ^ 1), int(recomputed(threadIdx.x) & 127), 1 + half);
+                expandRows(p, next, 2 * tile + half, nextBlock, codesOf(stage ^ 1), int(recomputed(threadIdx.x) & 127),
+                           1 + half);
         }
         if (kHeld && block < 0) {
+            const PanelLane<D> queryLane = queryLaneOf(int(threadIdx.x));
 #pragma unroll
             for (int k = 0; k < (kHeld ? D / 16 : 1); ++k)
                 ldmatrix<false>(held[k], queryLane.at(0, 2 * k));
         }
         if (block >= 0 && (!kBiased || form.path() != kSkip)) {
-            const int thread = int(recomputed(threadIdx.x)), warp = thread >> 5, inMatrix = thread & 7, matrix = thread >> 3 & 3;
-            const PanelLane<D> queryLane(shared + Place::kQueries + (warp >> 2) * kBlockBytes<D> + (warp & 3) * 16 * (D == 32 ? 64 : 128),
-                                         (matrix & 1) * 8 + inMatrix, matrix >> 1);
+            const int thread = int(recomputed(threadIdx.x)), warp = thread >> 5, inMatrix = thread & 7,
+                      matrix = thread >> 3 & 3;
             const unsigned char* panels = shared + Place::kKeys + stage * Place::kStage;
             float s[8][4] = {};
             if constexpr (kGroups)
                 scoreGroup<D>(shared + Place::kQueries + (warp >> 2) * kBlockBytes<D>, panels, s);
             else
-                scoreRows<D, kHeld>(queryLane, held, PanelLane<D>(panels, (matrix >> 1) * 8 + inMatrix, matrix & 1), s);
+                scoreRows<D, kHeld>(queryLaneOf(thread), held,
+                                    PanelLane<D>(panels, (matrix >> 1) * 8 + inMatrix, matrix & 1), s);
             const int64_t left = p.keys - int64_t(block) * kTile;
-            addBias<kBiased>(p, form, tables, codesOf(stage) + (warp & 3) * 16 * kTile, left < kTile ? int(left) : kTile, s);
+            addBias<kBiased>(p, form, tables, codesOf(stage) + (warp & 3) * 16 * kTile,
+                             left < kTile ? int(left) : kTile, s);
             softmaxRows<D>(s, rows);
             if (p.mask.threshold != 0) {
                 const uint32_t keep = keepRows(p.mask, uint32_t(p.headOffset + head),
@@ -347,7 +364,8 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
             if constexpr (kGroups)
                 addValuesGroup<D>(s, panels + kBlockBytes<D>, rows.out);
             else
-                addValues<D>(s, PanelLane<D>(panels + kBlockBytes<D>, (matrix & 1) * 8 + inMatrix, matrix >> 1), rows.out);
+                addValues<D>(s, PanelLane<D>(panels + kBlockBytes<D>, (matrix & 1) * 8 + inMatrix, matrix >> 1),
+                             rows.out);
         }
         form = TileForm(next);
         block = nextBlock;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the dense kernels: one function per source file of instances, so that they compile side by side. Each queues its
-// kernel and returns null, or the text of a failed launch.
+// Host side of the dense kernels: one function per source file of instances, so that they compile side by side. Each
+// queues its kernel and returns null, or the text of a failed launch.
 #pragma once
 
 #include "kernels/cuda/attention_params.cuh"

@@ -79,7 +79,11 @@ Mask makeMask(const MegagraphCudaDropout* dropout)
         return {};
     const double threshold = std::round(65536.0 * dropout->p);
     const uint64_t key = splitmix64(splitmix64(dropout->seed) ^ dropout->step);
-    return {uint32_t(threshold), uint32_t(key), uint32_t(key >> 32), dropout->item, dropout->layer << 20 | dropout->site,
+    return {uint32_t(threshold),
+            uint32_t(key),
+            uint32_t(key >> 32),
+            dropout->item,
+            dropout->layer << 20 | dropout->site,
             threshold >= 65536.0 ? 0.0f : float(65536.0 / (65536.0 - threshold))};
 }
 
@@ -88,7 +92,8 @@ bool isBiased(const MegagraphCudaBias* bias)
     return bias != nullptr && (bias->table != nullptr || bias->querySegment != nullptr);
 }
 
-DenseParams describe(const MegagraphCudaShape& shape, const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout, const Space& space)
+DenseParams describe(const MegagraphCudaShape& shape, const MegagraphCudaBias* bias,
+                     const MegagraphCudaDropout* dropout, const Space& space)
 {
     DenseParams p{};
     p.queries = shape.queries;
@@ -148,16 +153,18 @@ const char* pack(const MegagraphCudaView& x, unsigned char* packed, Stream strea
 const char* findBlockIds(const DenseParams& p, Stream stream)
 {
     if (p.queryBlocks > 0)
-        MEGAGRAPH_LAUNCH(fillBlockIds, p.queryBlocks, 32, 0, stream,
-                         BlockIdsParams{p.queryComponent, p.querySegment, p.queries, const_cast<BlockIds*>(p.queryIds)});
+        MEGAGRAPH_LAUNCH(
+            fillBlockIds, p.queryBlocks, 32, 0, stream,
+            BlockIdsParams{p.queryComponent, p.querySegment, p.queries, const_cast<BlockIds*>(p.queryIds)});
     if (p.keyBlocks > 0)
         MEGAGRAPH_LAUNCH(fillBlockIds, p.keyBlocks, 32, 0, stream,
                          BlockIdsParams{p.keyComponent, p.keySegment, p.keys, const_cast<BlockIds*>(p.keyIds)});
     return launchFailure();
 }
 
-int32_t checkInputs(const char* op, const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,
-                    const MegagraphCudaView* v, const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout, MegagraphCudaError* error)
+int32_t checkInputs(const char* op, const MegagraphCudaShape* shape, const MegagraphCudaView* q,
+                    const MegagraphCudaView* k, const MegagraphCudaView* v, const MegagraphCudaBias* bias,
+                    const MegagraphCudaDropout* dropout, MegagraphCudaError* error)
 {
     MEGAGRAPH_CUDA_CHECK(checkShape(op, shape, error))
     MEGAGRAPH_CUDA_CHECK(checkView(op, "q", q, shape->queries, shape->heads, shape->dim, error))
@@ -172,13 +179,14 @@ std::atomic<int32_t> forcedPath{0};
 
 const char* launchForward(const DenseParams& p, bool biased, Stream stream)
 {
-    const bool groups = paddedWidth(p.dim) >= 64 && forcedPath.load(std::memory_order_relaxed) != 80 && deviceHasWgmma();
+    const bool groups =
+        paddedWidth(p.dim) >= 64 && forcedPath.load(std::memory_order_relaxed) != 80 && deviceHasWgmma();
     return groups ? launchForward90(p, biased, stream) : launchForward80(p, biased, stream);
 }
 
 /// Packs, finds block ids and runs forward after all checks. `p` holds the outputs.
-const char* runForward(DenseParams& p, bool biased, const Space& space, const MegagraphCudaView& q, const MegagraphCudaView& k,
-                       const MegagraphCudaView& v, Stream stream)
+const char* runForward(DenseParams& p, bool biased, const Space& space, const MegagraphCudaView& q,
+                       const MegagraphCudaView& k, const MegagraphCudaView& v, Stream stream)
 {
     const char* failure = pack(q, space.q, stream);
     if (failure == nullptr)
@@ -241,8 +249,8 @@ int32_t attentionForward(const MegagraphCudaShape* shape, const MegagraphCudaVie
 
 int32_t attentionPartial(const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,
                          const MegagraphCudaView* v, const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout,
-                         int32_t first, const MegagraphCudaState* state, void* workspace, int64_t workspaceBytes, void* stream,
-                         MegagraphCudaError* error)
+                         int32_t first, const MegagraphCudaState* state, void* workspace, int64_t workspaceBytes,
+                         void* stream, MegagraphCudaError* error)
 {
     const char* op = "attentionPartial";
     MEGAGRAPH_CUDA_CHECK(checkInputs(op, shape, q, k, v, bias, dropout, error))
@@ -263,15 +271,16 @@ int32_t attentionPartial(const MegagraphCudaShape* shape, const MegagraphCudaVie
     return finished(error, op, runForward(p, isBiased(bias), space, *q, *k, *v, static_cast<Stream>(stream)));
 }
 
-int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const MegagraphCudaState* a, const MegagraphCudaState* b,
-                         void* stream, MegagraphCudaError* error)
+int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const MegagraphCudaState* a,
+                         const MegagraphCudaState* b, void* stream, MegagraphCudaError* error)
 {
     const char* op = "attentionCombine";
     MEGAGRAPH_CUDA_CHECK(checkHeads(op, heads, dim, error))
     const int64_t rows = queries * heads;
-    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "states", rows == 0 || (a != nullptr && b != nullptr) ? op : nullptr, 1, error))
     if (rows == 0)
         return finished(error, op, nullptr);
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state a", a, 1, error))
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state b", b, 1, error))
     StateParams p{};
     p.m = a->m;
     p.l = a->l;
@@ -286,7 +295,8 @@ int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const Mega
     return finished(error, op, launchFailure());
 }
 
-int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse, void* stream, MegagraphCudaError* error)
+int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse, void* stream,
+                        MegagraphCudaError* error)
 {
     const char* op = "attentionFinish";
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state", state, 1, error))
@@ -313,7 +323,8 @@ int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView
     return finished(error, op, launchFailure());
 }
 
-int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, float* delta, void* stream, MegagraphCudaError* error)
+int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, float* delta, void* stream,
+                       MegagraphCudaError* error)
 {
     const char* op = "attentionDelta";
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "o", o, 1, error))
@@ -324,7 +335,7 @@ int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, 
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "delta", delta, rows, error))
     if (rows == 0)
         return finished(error, op, nullptr);
-    const DeltaParams p{o->data,         dO->data,  o->rows, o->rowStride, o->headStride, dO->rowStride,
+    const DeltaParams p{o->data,        dO->data, o->rows, o->rowStride, o->headStride, dO->rowStride,
                         dO->headStride, o->heads, o->dim,  o->type,      dO->type,      delta};
     MEGAGRAPH_LAUNCH(rowDeltas, (rows + 7) / 8, kThreads, 0, static_cast<Stream>(stream), p);
     return finished(error, op, launchFailure());
@@ -332,12 +343,14 @@ int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, 
 
 int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,
                           const MegagraphCudaView* v, const MegagraphCudaView* dO, const float* lse, const float* delta,
-                          const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout, float* dq, float* dk, float* dv,
-                          double* tablePartials, void* workspace, int64_t workspaceBytes, void* stream, MegagraphCudaError* error)
+                          const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout, float* dq, float* dk,
+                          float* dv, double* tablePartials, void* workspace, int64_t workspaceBytes, void* stream,
+                          MegagraphCudaError* error)
 {
     const char* op = "attentionBackward";
     MEGAGRAPH_CUDA_CHECK(checkInputs(op, shape, q, k, v, bias, dropout, error))
-    const int64_t queryElements = shape->queries * shape->heads * shape->dim, keyElements = shape->keys * shape->heads * shape->dim;
+    const int64_t queryElements = shape->queries * shape->heads * shape->dim,
+                  keyElements = shape->keys * shape->heads * shape->dim;
     MEGAGRAPH_CUDA_CHECK(checkView(op, "dO", dO, shape->queries, shape->heads, shape->dim, error))
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "lse", lse, shape->queries * shape->heads, error))
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "delta", delta, shape->queries * shape->heads, error))
@@ -347,7 +360,8 @@ int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaVi
     if (shape->queries == 0 || shape->keys == 0 || shape->heads == 0)
         return finished(error, op, nullptr);
     const int32_t classes = bias != nullptr && bias->table != nullptr && tablePartials != nullptr ? bias->classes : 0;
-    MEGAGRAPH_CUDA_CHECK(checkWorkspace(op, workspace, workspaceBytes, attentionBackwardWorkspace(shape, classes), error))
+    MEGAGRAPH_CUDA_CHECK(
+        checkWorkspace(op, workspace, workspaceBytes, attentionBackwardWorkspace(shape, classes), error))
     const auto queue = static_cast<Stream>(stream);
     const Space space = carve(*shape, true, classes, workspace);
     DenseParams p = describe(*shape, bias, dropout, space);
@@ -364,40 +378,46 @@ int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaVi
     for (int i = 0; i < 4 && failure == nullptr; ++i)
         failure = pack(*inputs[i], panels[i], queue);
     const RowStatsParams stats{lse, delta, shape->queries, p.packedQueryBlocks * kTile, shape->heads, space.rowStats};
-    MEGAGRAPH_LAUNCH(fillRowStats, (stats.paddedRows * stats.heads + kThreads - 1) / kThreads, kThreads, 0, queue, stats);
+    MEGAGRAPH_LAUNCH(fillRowStats, (stats.paddedRows * stats.heads + kThreads - 1) / kThreads, kThreads, 0, queue,
+                     stats);
     if (failure == nullptr && isBiased(bias))
         failure = findBlockIds(p, queue);
     if (failure == nullptr)
         failure = launchBackward80(p, isBiased(bias), queue);
     if (failure == nullptr && classes > 0) {
         const int64_t keyTile = backwardKeys80(shape->dim), tiles = (shape->keys + keyTile - 1) / keyTile;
-        MEGAGRAPH_LAUNCH(addTableRows, (shape->heads * classes + kThreads - 1) / kThreads, kThreads, 0, queue, space.tableRows, tiles,
-                         shape->heads, classes, tablePartials);
+        MEGAGRAPH_LAUNCH(addTableRows, (shape->heads * classes + kThreads - 1) / kThreads, kThreads, 0, queue,
+                         space.tableRows, tiles, shape->heads, classes, tablePartials);
         failure = launchFailure();
     }
     return finished(error, op, failure);
 }
 
-int32_t closeFarBin(int32_t heads, int32_t hops, const double* summed, float* db, void* stream, MegagraphCudaError* error)
+int32_t closeFarBin(int32_t heads, int32_t hops, const double* summed, float* db, void* stream,
+                    MegagraphCudaError* error)
 {
     const char* op = "closeFarBin";
     MEGAGRAPH_CUDA_CHECK(checkHeads(op, heads, 1, error))
     if (hops < 0 || hops > kMaxHops)
-        return refuse(error, MegagraphCudaUnsupported, "%s: hops: got %d, expected 0 to %d; cut the distances.", op, hops, kMaxHops);
+        return refuse(error, MegagraphCudaUnsupported, "%s: hops: got %d, expected 0 to %d; cut the distances.", op,
+                      hops, kMaxHops);
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "sums", summed, heads, error))
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "db", db, heads, error))
     if (heads == 0)
         return finished(error, op, nullptr);
-    MEGAGRAPH_LAUNCH(closeFarBins, (heads + kThreads - 1) / kThreads, kThreads, 0, static_cast<Stream>(stream), heads, hops, summed, db);
+    MEGAGRAPH_LAUNCH(closeFarBins, (heads + kThreads - 1) / kThreads, kThreads, 0, static_cast<Stream>(stream), heads,
+                     hops, summed, db);
     return finished(error, op, launchFailure());
 }
 
 int32_t forceDensePath(int32_t path, MegagraphCudaError* error)
 {
     if (path != 0 && path != 80 && path != 90)
-        return refuse(error, MegagraphCudaUnsupported, "forceDensePath: path: got %d, expected 0, 80 or 90; name one.", path);
+        return refuse(error, MegagraphCudaUnsupported, "forceDensePath: path: got %d, expected 0, 80 or 90; name one.",
+                      path);
     if (path == 90 && !deviceHasWgmma())
-        return refuse(error, MegagraphCudaUnsupported, "forceDensePath: path: got %d, expected 80 on a device without wgmma; use 0.", path);
+        return refuse(error, MegagraphCudaUnsupported,
+                      "forceDensePath: path: got %d, expected 80 on a device without wgmma; use 0.", path);
     forcedPath.store(path, std::memory_order_relaxed);
     return finished(error, "forceDensePath", nullptr);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense entries of the table of api.h, under their names. Host code: checks, the carving of the workspace, launches.
+// The dense entries of the table of api.h, under their names. Host code: checks, the carving of the workspace,
+// launches.
 #pragma once
 
 #include "kernels/cuda/api.h"
@@ -16,20 +17,21 @@ int32_t attentionForward(const MegagraphCudaShape* shape, const MegagraphCudaVie
                          MegagraphCudaError* error);
 int32_t attentionPartial(const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,
                          const MegagraphCudaView* v, const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout,
-                         int32_t first, const MegagraphCudaState* state, void* workspace, int64_t workspaceBytes, void* stream,
-                         MegagraphCudaError* error);
-int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const MegagraphCudaState* a, const MegagraphCudaState* b,
+                         int32_t first, const MegagraphCudaState* state, void* workspace, int64_t workspaceBytes,
                          void* stream, MegagraphCudaError* error);
+int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const MegagraphCudaState* a,
+                         const MegagraphCudaState* b, void* stream, MegagraphCudaError* error);
 int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse, void* stream,
                         MegagraphCudaError* error);
 int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, float* delta, void* stream,
                        MegagraphCudaError* error);
 int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,
                           const MegagraphCudaView* v, const MegagraphCudaView* dO, const float* lse, const float* delta,
-                          const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout, float* dq, float* dk, float* dv,
-                          double* tablePartials, void* workspace, int64_t workspaceBytes, void* stream,
+                          const MegagraphCudaBias* bias, const MegagraphCudaDropout* dropout, float* dq, float* dk,
+                          float* dv, double* tablePartials, void* workspace, int64_t workspaceBytes, void* stream,
                           MegagraphCudaError* error);
-int32_t closeFarBin(int32_t heads, int32_t hops, const double* summed, float* db, void* stream, MegagraphCudaError* error);
+int32_t closeFarBin(int32_t heads, int32_t hops, const double* summed, float* db, void* stream,
+                    MegagraphCudaError* error);
 int32_t forceDensePath(int32_t path, MegagraphCudaError* error);
 
 } // namespace megagraph::kernels::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the dense attention kernels are given, and where they find the class of a tile. Filled by attention_calls.cuh after all
-// checks. Packed operands: head, then 64-row block, panels of pack.cuh; rows are padded to a multiple of 128 with zeros.
+// What the dense attention kernels are given, and where they find the class of a tile. Filled by attention_calls.cuh
+// after all checks. Packed operands: head, then 64-row block, panels of pack.cuh; rows are padded to a multiple of 128
+// with zeros.
 #pragma once
 
 #include "kernels/cuda/api.h"
@@ -8,15 +9,16 @@
 
 namespace megagraph::kernels::cuda {
 
-constexpr int kTile = 64;      // rows and columns of a class tile
-constexpr int kThreads = 256;  // of every dense kernel
-constexpr int kMaxCodes = 32;  // learned classes and the masked code
+constexpr int kTile = 64;     // rows and columns of a class tile
+constexpr int kThreads = 256; // of every dense kernel
+constexpr int kMaxCodes = 32; // learned classes and the masked code
 constexpr int kMaxPlanes = 5;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kLn2 = 0.693147180559945309f;
 
 /// Smallest and largest component and segment of a 64-block.
-struct __align__(16) BlockIds {
+struct __align__(16) BlockIds
+{
     int32_t componentLow, componentHigh, segmentLow, segmentHigh;
 };
 /// Class numbers of base pairs. Without a table: near = -1, far = unreachable = token = 0, masked = 1.
@@ -54,7 +56,7 @@ struct DenseParams {
     // backward
     const float2* rowStats; // [heads, packedQueryBlocks * 64]: lse in log2 units (+inf: P is 0), delta
     float *dq, *dk, *dv;
-    float* tableRows; // [heads, key tiles, classes], or null: frozen
+    float* tableRows;        // [heads, key tiles, classes], or null: frozen
     int32_t *ticket, *turns; // 1 and [heads, queryBlocks], zero at the start
 };
 
@@ -80,7 +82,8 @@ __device__ __forceinline__ void fillTables(const DenseParams& p, int head, int l
     const auto entry = [&](int code) {
         if (code == c.masked)
             return negativeInfinity();
-        return p.table != nullptr && code < c.classes ? readGlobal(p.table + int64_t(head) * c.classes + code) * kLog2e : 0.0f;
+        return p.table != nullptr && code < c.classes ? readGlobal(p.table + int64_t(head) * c.classes + code) * kLog2e
+                                                      : 0.0f;
     };
     tables->full[lane] = entry(lane);
     tables->near[lane] = entry(lane <= c.near ? lane : c.far);
@@ -110,7 +113,8 @@ __device__ __forceinline__ int32_t baseCode(const DenseParams& p, int64_t query,
     const Codes& c = p.codes;
     if (query >= p.queries || key >= p.keys)
         return c.masked;
-    if (p.querySegment != nullptr && p.keySegment != nullptr && readGlobal(p.querySegment + query) != readGlobal(p.keySegment + key))
+    if (p.querySegment != nullptr && p.keySegment != nullptr &&
+        readGlobal(p.querySegment + query) != readGlobal(p.keySegment + key))
         return c.masked;
     const int32_t qc = p.queryComponent != nullptr ? readGlobal(p.queryComponent + query) : 0;
     const int32_t kc = p.keyComponent != nullptr ? readGlobal(p.keyComponent + key) : 0;
@@ -120,7 +124,8 @@ __device__ __forceinline__ int32_t baseCode(const DenseParams& p, int64_t query,
 }
 
 /// Policy `lists`: number of the tile among the touched tiles of its query block. By a whole warp.
-__device__ __forceinline__ int64_t touchedBefore(const MegagraphCudaListsView& lists, int64_t queryBlock, int64_t keyBlock)
+__device__ __forceinline__ int64_t touchedBefore(const MegagraphCudaListsView& lists, int64_t queryBlock,
+                                                 int64_t keyBlock)
 {
     const int lane = int(threadIdx.x & 31);
     const int64_t checkpoint = keyBlock / 256;
@@ -172,12 +177,14 @@ __device__ __forceinline__ void findStored(const DenseParams& p, int64_t queryBl
         const uint32_t offset = readGlobal(s.offsets + touched);
         look.code = int32_t(offset);
         if (look.kind != kStoredConst)
-            look.stored = reinterpret_cast<const unsigned char*>(s.entries + readGlobal(s.blockStart + queryBlock) + offset);
+            look.stored =
+                reinterpret_cast<const unsigned char*>(s.entries + readGlobal(s.blockStart + queryBlock) + offset);
     }
 }
 
 /// By whole warps, the same in each.
-__device__ __forceinline__ TileLook findTile(const DenseParams& p, const SharedTables* tables, int64_t queryBlock, int64_t keyBlock)
+__device__ __forceinline__ TileLook findTile(const DenseParams& p, const SharedTables* tables, int64_t queryBlock,
+                                             int64_t keyBlock)
 {
     TileLook look = {kSkip, 0, kStoredBase, false, nullptr};
     if (queryBlock >= p.queryBlocks || keyBlock >= p.keyBlocks)
@@ -198,13 +205,14 @@ __device__ __forceinline__ TileLook findTile(const DenseParams& p, const SharedT
     return look;
 }
 
-// ---- panels --------------------------------------------------------------------------------------------------------------
+// ---- panels
+// --------------------------------------------------------------------------------------------------------------
 
 /// Bytes of 64 packed rows.
-template <int D> constexpr int kBlockBytes = kTile * D * 2;
+template <int D> constexpr int kBlockBytes = kTile* D * 2;
 
-/// Byte offset of 16-byte chunk `chunk` of `row` in packed rows: 128-byte rows with the chunk index xor row mod 8, for d_h 32
-/// 64-byte rows with the chunk index xor (row / 2) mod 4.
+/// Byte offset of 16-byte chunk `chunk` of `row` in packed rows: 128-byte rows with the chunk index xor row mod 8, for
+/// d_h 32 64-byte rows with the chunk index xor (row / 2) mod 4.
 template <int D> __host__ __device__ __forceinline__ int panelOffset(int row, int chunk)
 {
     if constexpr (D == 32)
@@ -213,8 +221,8 @@ template <int D> __host__ __device__ __forceinline__ int panelOffset(int row, in
         return (row >> 6) * kBlockBytes<D> + (chunk >> 3) * 8192 + (row & 63) * 128 + (((chunk & 7) ^ (row & 7)) << 4);
 }
 
-/// The row address that a lane gives to ldmatrix. `rowLane` < 16 and `chunkLane` < 2 vary over lanes; at(): a multiple of 16
-/// rows and of 2 chunks further, known at compile time.
+/// The row address that a lane gives to ldmatrix. `rowLane` < 16 and `chunkLane` < 2 vary over lanes; at(): a multiple
+/// of 16 rows and of 2 chunks further, known at compile time.
 template <int D> struct PanelLane {
     const unsigned char* base;
     uint32_t swizzled;

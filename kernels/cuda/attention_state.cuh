@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise steps around dense attention: combine and finish of partial states, delta, the sum of table gradients. One
-// thread per row and head, or per bin; sums in a fixed order.
+// Element-wise steps around dense attention: combine and finish of partial states, delta, the sum of table gradients.
+// One thread per row and head, or per bin; sums in a fixed order.
 #pragma once
 
 #include "kernels/cuda/attention_params.cuh"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pass before every dense kernel: float or bf16 rows of any stride and d_h <= 128 become bf16 panels, 64 rows x 64 columns
-// of 8 KB in the 128-byte swizzle (panelOffset), zero padded to 32, 64 or 128 columns and to a multiple of 128 rows. So every
-// later copy is one contiguous aligned piece. Also what the kernels want to know per row and per 64-block.
+// The pass before every dense kernel: float or bf16 rows of any stride and d_h <= 128 become bf16 panels, 64 rows x 64
+// columns of 8 KB in the 128-byte swizzle (panelOffset), zero padded to 32, 64 or 128 columns and to a multiple of 128
+// rows. So every later copy is one contiguous aligned piece. Also what the kernels want to know per row and per
+// 64-block.
 #pragma once
 
 #include "kernels/cuda/attention_params.cuh"
@@ -45,8 +46,8 @@ template <int D> __global__ void __launch_bounds__(kThreads) packPanels(const Pa
     }
 }
 
-/// (lse in log2 units, delta) per row, padded to whole packed blocks; a row without keys, and padding, gets (+inf, 0): its
-/// probabilities are 0.
+/// (lse in log2 units, delta) per row, padded to whole packed blocks; a row without keys, and padding, gets (+inf, 0):
+/// its probabilities are 0.
 struct RowStatsParams {
     const float *lse, *delta; // [heads, rows]
     int64_t rows, paddedRows;
@@ -61,7 +62,8 @@ __global__ void __launch_bounds__(kThreads) fillRowStats(const RowStatsParams p)
     const int64_t head = index / p.paddedRows, row = index % p.paddedRows;
     const float lse = row < p.rows ? readGlobal(p.lse + head * p.rows + row) : negativeInfinity();
     const bool empty = lse == negativeInfinity();
-    p.stats[index] = make_float2(empty ? -negativeInfinity() : lse * kLog2e, empty ? 0.0f : readGlobal(p.delta + head * p.rows + row));
+    p.stats[index] = make_float2(empty ? -negativeInfinity() : lse * kLog2e,
+                                 empty ? 0.0f : readGlobal(p.delta + head * p.rows + row));
 }
 
 struct BlockIdsParams {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every hardware operation that the CUDA kernels use: PTX for sm_80 and later, and an emulation with the real register layouts
-// for the CPU shim (launch.h). Kernels above this file are plain C++. All functions run on the device; "warp" functions must be
-// reached by all 32 lanes together.
+// Every hardware operation that the CUDA kernels use: PTX for sm_80 and later, and an emulation with the real register
+// layouts for the CPU shim (launch.h). Kernels above this file are plain C++. All functions run on the device; "warp"
+// functions must be reached by all 32 lanes together.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -14,7 +14,8 @@ namespace megagraph::kernels::cuda {
 
 constexpr uint32_t kAllLanes = 0xFFFFFFFFu;
 
-// ---- memory ----------------------------------------------------------------------------------------------------------
+// ---- memory
+// ----------------------------------------------------------------------------------------------------------
 
 /// Dynamic shared memory of the block, 1,024-byte aligned.
 __device__ __forceinline__ unsigned char* dynamicShared()
@@ -38,7 +39,8 @@ template <class T> __device__ __forceinline__ T readGlobalFresh(const T* at)
     return __ldcg(at);
 }
 
-// ---- asynchronous copies (cp.async) ------------------------------------------------------------------------------------
+// ---- asynchronous copies (cp.async)
+// ------------------------------------------------------------------------------------
 
 /// 16 bytes, both sides 16-byte aligned; visible to this thread after waitCopies, to others after a barrier behind it.
 __device__ __forceinline__ void copyAsync(void* shared, const void* global MEGAGRAPH_LINE)
@@ -68,7 +70,8 @@ template <int kLeft> __device__ __forceinline__ void waitCopies()
 #endif
 }
 
-// ---- barriers and flags ------------------------------------------------------------------------------------------------
+// ---- barriers and flags
+// ------------------------------------------------------------------------------------------------
 
 /// Barrier `id` (1..15) among `threads` threads, a multiple of 32. Id 0 is __syncthreads.
 __device__ __forceinline__ void namedBarrier(int id, int threads)
@@ -102,7 +105,8 @@ __device__ __forceinline__ void publishValue(int32_t* flag, int32_t value)
 #endif
 }
 
-// ---- warp --------------------------------------------------------------------------------------------------------------
+// ---- warp
+// --------------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ float shuffleXor(float value, int lanes)
 {
@@ -117,13 +121,15 @@ __device__ __forceinline__ uint32_t shuffleFrom(uint32_t value, int lane)
     return __shfl_sync(kAllLanes, value, lane);
 }
 
-// ---- arithmetic --------------------------------------------------------------------------------------------------------
+// ---- arithmetic
+// --------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ float negativeInfinity()
 {
     return -INFINITY;
 }
-/// A copy of x that the compiler cannot trace back: what is computed from it inside a loop is not kept in registers around it.
+/// A copy of x that the compiler cannot trace back: what is computed from it inside a loop is not kept in registers
+/// around it.
 __device__ __forceinline__ uint32_t recomputed(uint32_t x)
 {
 #if defined(__CUDACC__)
@@ -172,7 +178,8 @@ __device__ __forceinline__ float bf16Value(uint32_t bits)
 #endif
 }
 
-// ---- matrix products (warp) --------------------------------------------------------------------------------------------
+// ---- matrix products (warp)
+// --------------------------------------------------------------------------------------------
 
 #if !defined(__CUDACC__)
 namespace emulated {
@@ -197,7 +204,8 @@ namespace emulated {
     }
 }
 
-[[gnu::noinline, gnu::no_sanitize("thread")]] inline void ldmatrix(bool transposed, uint32_t* words, const uint32_t* all, int lane)
+[[gnu::noinline, gnu::no_sanitize("thread")]] inline void ldmatrix(bool transposed, uint32_t* words,
+                                                                   const uint32_t* all, int lane)
 {
     const int g = lane >> 2, t = lane & 3;
     for (int m = 0; m < 4; ++m) {
@@ -205,7 +213,8 @@ namespace emulated {
             const uint32_t* at = all + (8 * m + row) * 2;
             return uint32_t(reinterpret_cast<const uint16_t*>(uint64_t(at[0]) | uint64_t(at[1]) << 32)[column]);
         };
-        words[m] = transposed ? element(2 * t, g) | element(2 * t + 1, g) << 16 : element(g, 2 * t) | element(g, 2 * t + 1) << 16;
+        words[m] = transposed ? element(2 * t, g) | element(2 * t + 1, g) << 16
+                              : element(g, 2 * t) | element(g, 2 * t + 1) << 16;
     }
 }
 
@@ -228,9 +237,10 @@ __device__ __forceinline__ void mma16816(float (&d)[4], const uint32_t (&a)[4], 
 #endif
 }
 
-/// Four 8 x 8 matrices of 16-bit elements; lane 8 m + r names the 16-byte row r of matrix m. Word m of lane 4 g + t gets
-/// elements (g, 2t) and (g, 2t+1) of matrix m, or with kTransposed (2t, g) and (2t+1, g).
-template <bool kTransposed> __device__ __forceinline__ void ldmatrix(uint32_t (&words)[4], const void* row MEGAGRAPH_LINE)
+/// Four 8 x 8 matrices of 16-bit elements; lane 8 m + r names the 16-byte row r of matrix m. Word m of lane 4 g + t
+/// gets elements (g, 2t) and (g, 2t+1) of matrix m, or with kTransposed (2t, g) and (2t+1, g).
+template <bool kTransposed>
+__device__ __forceinline__ void ldmatrix(uint32_t (&words)[4], const void* row MEGAGRAPH_LINE)
 {
 #if defined(__CUDACC__)
     const uint32_t at = uint32_t(__cvta_generic_to_shared(row));
@@ -252,10 +262,11 @@ template <bool kTransposed> __device__ __forceinline__ void ldmatrix(uint32_t (&
 #endif
 }
 
-// ---- matrix products of a warp group (sm_90a) --------------------------------------------------------------------------
+// ---- matrix products of a warp group (sm_90a)
+// --------------------------------------------------------------------------
 
-/// Shared memory operand in the 128-byte swizzle, its panel 1,024-byte aligned: start address, bytes from one 64-column panel to
-/// the next (operands whose contiguous side is N), bytes between groups of 8 rows.
+/// Shared memory operand in the 128-byte swizzle, its panel 1,024-byte aligned: start address, bytes from one 64-column
+/// panel to the next (operands whose contiguous side is N), bytes between groups of 8 rows.
 __device__ __forceinline__ uint64_t panelDescriptor(const unsigned char* shared, int panelStride)
 {
 #if defined(__CUDACC__)
@@ -263,7 +274,8 @@ __device__ __forceinline__ uint64_t panelDescriptor(const unsigned char* shared,
 #else
     const auto at = uint32_t(shared - shim::dynamicShared());
 #endif
-    return uint64_t(at >> 4 & 0x3FFFu) | uint64_t(uint32_t(panelStride) >> 4) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+    return uint64_t(at >> 4 & 0x3FFFu) | uint64_t(uint32_t(panelStride) >> 4) << 16 | uint64_t(1024 >> 4) << 32 |
+           uint64_t(1) << 62;
 }
 
 #if !defined(__CUDACC__)
@@ -283,7 +295,8 @@ template <int N> struct GroupProduct {
         const uint32_t start = uint32_t(descriptor & 0x3FFFu) << 4, panel = uint32_t(descriptor >> 16 & 0x3FFFu) << 4;
         const uint32_t group = uint32_t(descriptor >> 32 & 0x3FFFu) << 4;
         const int row = contiguousIndex ? k : index, column = contiguousIndex ? index : k;
-        uint32_t at = start + uint32_t(column / 64) * panel + uint32_t(row / 8) * group + uint32_t(row % 8) * 128 + uint32_t(column % 64) * 2;
+        uint32_t at = start + uint32_t(column / 64) * panel + uint32_t(row / 8) * group + uint32_t(row % 8) * 128 +
+                      uint32_t(column % 64) * 2;
         at ^= (at >> 7 & 7u) << 4;
         uint16_t bits;
         __builtin_memcpy(&bits, shim::dynamicShared() + at, 2);
@@ -320,11 +333,14 @@ template <int N> struct GroupProduct {
     }
 };
 
-template <int N> void queue(float (&d)[N / 8][4], uint64_t left, const uint32_t* a, uint64_t right, bool accumulate, bool columnsContiguous)
+template <int N>
+void queue(float (&d)[N / 8][4], uint64_t left, const uint32_t* a, uint64_t right, bool accumulate,
+           bool columnsContiguous)
 {
     static const uint32_t none[4] = {};
     const uint32_t* all = shim::warpGather(a == nullptr ? none : a, 4);
-    GroupProduct<N> work{&d[0][0], left, right, {}, int(threadIdx.x >> 5 & 3), int(threadIdx.x & 31), accumulate, columnsContiguous};
+    GroupProduct<N> work{
+        &d[0][0], left, right, {}, int(threadIdx.x >> 5 & 3), int(threadIdx.x & 31), accumulate, columnsContiguous};
     for (int i = 0; i < 16; ++i)
         work.a[i / 4][i % 4] = all[((work.lane & ~3) + i / 4) * 4 + i % 4];
     shim::defer(&d[0][0], sizeof d, work);
@@ -359,23 +375,23 @@ __device__ __forceinline__ void fenceProxy()
 #endif
 }
 
-/// d [64][64] (+)= A B^T, both operands 64 rows with k contiguous. Registers of a lane as in mma16816, warp w has rows 16 w.
-/// Other devices than sm_90a: a trap; the launcher never comes here.
+/// d [64][64] (+)= A B^T, both operands 64 rows with k contiguous. Registers of a lane as in mma16816, warp w has rows
+/// 16 w. Other devices than sm_90a: a trap; the launcher never comes here.
 __device__ __forceinline__ void wgmma64x64x16(float (&d)[8][4], uint64_t left, uint64_t right, int accumulate)
 {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0;"
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-            "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
-            "%24,%25,%26,%27,%28,%29,%30,%31}"
-            ", %32, %33, p, 1, 1, 0, 0;}"
-            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-              "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-              "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-              "+f"(d[7][2]), "+f"(d[7][3])
-            : "l"(left), "l"(right), "r"(accumulate));
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                 "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+                 "%24,%25,%26,%27,%28,%29,%30,%31}"
+                 ", %32, %33, p, 1, 1, 0, 0;}"
+                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+                   "+f"(d[7][2]), "+f"(d[7][3])
+                 : "l"(left), "l"(right), "r"(accumulate));
 #elif defined(__CUDACC__)
     __trap();
 #else
@@ -384,42 +400,43 @@ __device__ __forceinline__ void wgmma64x64x16(float (&d)[8][4], uint64_t left, u
 }
 
 /// d [64][N] += a B, a in registers as in mma16816, B 16 rows with its N columns contiguous.
-template <int N> __device__ __forceinline__ void wgmma64xNx16(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t right)
+template <int N>
+__device__ __forceinline__ void wgmma64xNx16(float (&d)[N / 8][4], const uint32_t (&a)[4], uint64_t right)
 {
     static_assert(N == 64 || N == 128);
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     if constexpr (N == 64)
         asm volatile("{.reg .pred p; setp.ne.b32 p, %37, 0;"
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-            "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
-            "%24,%25,%26,%27,%28,%29,%30,%31}"
-            ", {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
-            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-              "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-              "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-              "+f"(d[7][2]), "+f"(d[7][3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(1));
+                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+                     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+                     "%24,%25,%26,%27,%28,%29,%30,%31}"
+                     ", {%32,%33,%34,%35}, %36, p, 1, 1, 1;}"
+                     : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+                       "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+                       "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+                       "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+                       "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+                       "+f"(d[7][2]), "+f"(d[7][3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(1));
     else
         asm volatile("{.reg .pred p; setp.ne.b32 p, %69, 0;"
-            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-            "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
-            "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,"
-            "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
-            ", {%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
-            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
-              "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
-              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
-              "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
-              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
-              "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
-              "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]),
-              "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]),
-              "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]),
-              "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]),
-              "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(1));
+                     "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+                     "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,"
+                     "%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,"
+                     "%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+                     ", {%64,%65,%66,%67}, %68, p, 1, 1, 1;}"
+                     : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),
+                       "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+                       "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),
+                       "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+                       "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),
+                       "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]),
+                       "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]),
+                       "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]),
+                       "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]),
+                       "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]),
+                       "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(right), "r"(1));
 #elif defined(__CUDACC__)
     __trap();
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of the bias table behind the backward pass: rows of one (head, key tile) each are added in key order in fp64, without
-// atomics, so the bits never vary; the far bin is closed once, after all sums (rows of dS sum to zero).
+// Gradient of the bias table behind the backward pass: rows of one (head, key tile) each are added in key order in
+// fp64, without atomics, so the bits never vary; the far bin is closed once, after all sums (rows of dS sum to zero).
 #pragma once
 
 #include "kernels/cuda/attention_params.cuh"
@@ -8,7 +8,8 @@
 namespace megagraph::kernels::cuda {
 
 /// sums [heads, classes] += rows [heads, tiles, classes] in tile order; one thread per (head, class).
-__global__ void __launch_bounds__(kThreads) addTableRows(const float* rows, int64_t tiles, int heads, int classes, double* sums)
+__global__ void __launch_bounds__(kThreads)
+    addTableRows(const float* rows, int64_t tiles, int heads, int classes, double* sums)
 {
     const int index = int(blockIdx.x) * kThreads + int(threadIdx.x);
     if (index >= heads * classes)

@@ -96,7 +96,8 @@ TEST(CudaAttention, WarpGroupProductsEqualTheReference)
         bool bias;
         double drop;
     };
-    for (const Case& c : {Case{150, 64, true, 0.5}, Case{100, 48, false, 0}, Case{150, 128, true, 0}, Case{70, 100, false, 0.1}}) {
+    for (const Case& c :
+         {Case{150, 64, true, 0.5}, Case{100, 48, false, 0}, Case{150, 128, true, 0}, Case{70, 100, false, 0.1}}) {
         SCOPED_TRACE("N " + std::to_string(c.tokens) + " d_h " + std::to_string(c.dim));
         const World w = makeWorld(c.tokens, 2, 2, true, 19);
         Problem p = problemOf(w, 1, c.dim, c.bias, 23);
@@ -187,8 +188,9 @@ TEST(CudaAttention, DropsTheSamePairsAsTheReferenceAtAlignedAndOddOffsets)
         Range rows, keys;
         double p;
     };
-    for (const Case& c : {Case{32, {0, 70}, {0, 130}, 0.5}, Case{64, {13, 90}, {8, 100}, 0.1}, Case{64, {13, 90}, {3, 100}, 0.5},
-                          Case{128, {5, 80}, {64, 130}, 0.5}, Case{128, {5, 80}, {63, 130}, 0.1}, Case{16, {0, 40}, {0, 40}, 1.0}}) {
+    for (const Case& c :
+         {Case{32, {0, 70}, {0, 130}, 0.5}, Case{64, {13, 90}, {8, 100}, 0.1}, Case{64, {13, 90}, {3, 100}, 0.5},
+          Case{128, {5, 80}, {64, 130}, 0.5}, Case{128, {5, 80}, {63, 130}, 0.1}, Case{16, {0, 40}, {0, 40}, 1.0}}) {
         SCOPED_TRACE("d_h " + std::to_string(c.dim) + " keys from " + std::to_string(c.keys.begin));
         const World w = makeWorld(130, 2, 1, true, 4);
         Problem p = problemOf(w, 2, c.dim, true, 6);
@@ -200,7 +202,8 @@ TEST(CudaAttention, DropsTheSamePairsAsTheReferenceAtAlignedAndOddOffsets)
 TEST(CudaAttention, TilesOfOneClassAreUniformInListsAndInPlanes)
 {
     World w = makeWorld(256, 2, 1, false, 9);
-    for (int64_t i = 0; i < 256; ++i) { // four cliques of 64: constant tiles on the diagonal, far or unreachable tiles elsewhere
+    for (int64_t i = 0; i < 256;
+         ++i) { // four cliques of 64: constant tiles on the diagonal, far or unreachable tiles elsewhere
         w.component[size_t(i)] = i < 192 ? 0 : 1;
         for (int64_t j = 0; j < 256; ++j) {
             const bool reached = (i < 192) == (j < 192);
@@ -328,8 +331,8 @@ TEST(CudaAttention, RingStepsEqualOnePass)
         DeviceBlock b(p, rows, keys, {});
         const int64_t bytes = table().attentionForwardWorkspace(&b.shape);
         Device<unsigned char> workspace(size_t(bytes), "workspace");
-        expectQueued(table().attentionPartial(&b.shape, &b.q.view, &b.k.view, &b.v.view, &b.bias->bias, &b.dropout, first ? 1 : 0, &state,
-                                              workspace.data(), bytes, nullptr, &error),
+        expectQueued(table().attentionPartial(&b.shape, &b.q.view, &b.k.view, &b.v.view, &b.bias->bias, &b.dropout,
+                                              first ? 1 : 0, &state, workspace.data(), bytes, nullptr, &error),
                      error);
     };
     const auto finish = [&](const MegagraphCudaState& state) {
@@ -369,7 +372,8 @@ TEST(CudaAttention, RingStepsEqualOnePass)
         DeviceBlock b(p, rows, keys, {});
         const MegagraphCudaView view = outputView(o, b.shape);
         expectQueued(table().attentionDelta(&view, &b.dO.view, delta.data(), nullptr, &error), error);
-        Device<float> dk(std::vector<float>(size_t(keys.size() * 64), 0.0f)), dv(std::vector<float>(size_t(keys.size() * 64), 0.0f));
+        Device<float> dk(std::vector<float>(size_t(keys.size() * 64), 0.0f)),
+            dv(std::vector<float>(size_t(keys.size() * 64), 0.0f));
         runBackward(b, lse, delta, dq, dk, dv, &summed);
         const std::vector<float> k = dk.values(), v = dv.values();
         std::copy(k.begin(), k.end(), back.dk.begin() + keys.begin * 64);
@@ -395,7 +399,8 @@ TEST(CudaAttention, PacksPanelsInTheSwizzle)
         expectQueued(table().packHeads(&view.view, packed.data(), nullptr, &error), error);
         const std::vector<uint16_t> got = packed.values();
         for (int64_t row = 0; row < 128; ++row) {
-            for (int32_t column = 0; column < width; ++column) { // the layout in words of 16 bits, written out once more
+            for (int32_t column = 0; column < width;
+                 ++column) { // the layout in words of 16 bits, written out once more
                 const int64_t chunk = column / 8 % (width == 32 ? 4 : 8);
                 const int64_t swizzled = width == 32 ? chunk ^ (row / 2 % 4) : chunk ^ row % 8;
                 const int64_t inRow = width == 32 ? row % 64 * 32 : column / 64 * 4096 + row % 64 * 64;
@@ -417,14 +422,16 @@ TEST(CudaAttention, RefusesWrongArgumentsBeforeItWrites)
     const int64_t bytes = table().attentionForwardWorkspace(&b.shape);
     Device<unsigned char> workspace(size_t(bytes), "workspace");
     MegagraphCudaError error{};
-    const auto forward = [&](const MegagraphCudaShape& shape, const MegagraphCudaView& q, const MegagraphCudaBias& bias, int64_t space) {
-        const int32_t code = table().attentionForward(&shape, &q, &b.k.view, &b.v.view, &bias, &b.dropout, &view, lse.data(),
-                                                      workspace.data(), space, nullptr, &error);
+    const auto forward = [&](const MegagraphCudaShape& shape, const MegagraphCudaView& q, const MegagraphCudaBias& bias,
+                             int64_t space) {
+        const int32_t code = table().attentionForward(&shape, &q, &b.k.view, &b.v.view, &bias, &b.dropout, &view,
+                                                      lse.data(), workspace.data(), space, nullptr, &error);
         return std::string(error.text).substr(0, code == 0 ? 0 : 90);
     };
     MegagraphCudaShape wide = b.shape;
     wide.dim = 130;
-    EXPECT_NE(forward(wide, b.q.view, b.bias->bias, bytes).find("head width: got 130, expected 1 to 128"), std::string::npos);
+    EXPECT_NE(forward(wide, b.q.view, b.bias->bias, bytes).find("head width: got 130, expected 1 to 128"),
+              std::string::npos);
     MegagraphCudaView tight = b.q.view;
     tight.rowStride = 8;
     EXPECT_NE(forward(b.shape, tight, b.bias->bias, bytes).find("q: strides, got row 8"), std::string::npos);
