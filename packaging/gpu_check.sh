@@ -7,6 +7,7 @@
 #   packaging/gpu_check.sh --bundle DIR [--bin DIR]   programs, goldens, Python parts and shared libraries (but not libc, the
 #                                                     driver and Torch) in DIR; on the GPU machine run DIR/gpu_check.sh
 # --out    default ./gpu_check_out            --bin    default: the bundle's, else build/{cuda,release}/bin
+# The bundle carries megagraph and megagraph-worker, too; they want LD_LIBRARY_PATH=DIR/lib:(folder of torch)/torch/lib.
 # --torch  folder that holds the package `torch`, for the peers and the worker; default: the torch of python3
 # --only   environment primitives kernels sanitizer benchmarks report
 # A failed or late step is recorded and the next one runs; the reports are written again after each step.
