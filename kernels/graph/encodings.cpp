@@ -21,6 +21,9 @@ constexpr double kSameEigenvalue = 1e-6;
 constexpr int64_t kBlock = 128;   // sources of one block of walks
 constexpr int64_t kRowTask = 2048; // rows per task of a product
 
+/// Leaves the library's iteration; caught in lanczosPairs.
+struct Stopped {};
+
 /// y = (3 I - L_sym) x on the space without the null vectors of the components and without the found ones. 3, not 2: on a
 /// bipartite component L_sym reaches 2, and its vector must stay apart from the space that is projected out (value 0).
 class ShiftedLaplacian {
@@ -74,20 +77,24 @@ class ShiftedLaplacian {
             view -= vector.dot(view) * vector;
     }
 
-    /// Spectra's contract: throws nothing, pointers never alias.
+    /// Spectra's contract: pointers never alias. Throws Stopped, after all tasks have ended, when the stop token asks for it.
     void perform_op(const double* x, double* y) const
+    {
+        apply(x, y);
+        if (stop_.stop_requested())
+            throw Stopped{};
+    }
+
+    /// The product; incomplete if stopped.
+    void apply(const double* x, double* y) const
     {
         ++products_;
         for (int64_t v = 0; v < graph_.nodes; ++v)
             scaled_[size_t(v)] = x[v] * inverseRoot_[size_t(v)];
-        if (stop_.stop_requested()) {
-            std::fill(y, y + graph_.nodes, 0.0); // a zero product ends the iteration soon; the caller reports Cancelled
-            return;
-        }
         const int64_t tasks = (graph_.nodes + kRowTask - 1) / kRowTask;
         parallel_.run(tasks, [&](int64_t task, int32_t) {
             const int64_t end = std::min(graph_.nodes, (task + 1) * kRowTask);
-            for (int64_t v = task * kRowTask; v < end; ++v) {
+            for (int64_t v = task * kRowTask; v < end && !stop_.stop_requested(); ++v) {
                 double sum = 0;
                 for (int64_t e = graph_.indptr[size_t(v)]; e < graph_.indptr[size_t(v) + 1]; ++e)
                     sum += scaled_[size_t(graph_.indices[size_t(e)])];
@@ -121,7 +128,7 @@ std::vector<Pair> densePairs(const ShiftedLaplacian& op, int64_t wanted)
         Eigen::VectorXd unit = Eigen::VectorXd::Unit(n, c);
         op.project(unit.data());
         Eigen::VectorXd image(n);
-        op.perform_op(unit.data(), image.data());
+        op.apply(unit.data(), image.data());
         matrix.col(c) = image;
     }
     const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver((matrix + matrix.transpose()) / 2);
@@ -151,6 +158,8 @@ Result<std::vector<Pair>> lanczosPairs(ShiftedLaplacian& op, int64_t wanted, con
             return Error{ErrorCode::Internal, fmt::format("Laplacian vectors: no vector converged in {} restarts; ask for fewer vectors", options.mostIterations)};
         for (Eigen::Index i = 0; i < solver.eigenvalues().size(); ++i)
             out.push_back({3 - solver.eigenvalues()[i], solver.eigenvectors().col(i)});
+    } catch (const Stopped&) {
+        return Error{ErrorCode::Cancelled, "Laplacian vectors: cancelled"};
     } catch (const std::exception& fault) {
         if (stop.stop_requested())
             return Error{ErrorCode::Cancelled, "Laplacian vectors: cancelled"};
@@ -203,9 +212,9 @@ void fixSign(Eigen::VectorXd& vector, std::span<const int32_t> ids)
         vector = -vector;
 }
 
-/// Return probabilities of sources [first, first + kBlock) into out; `current`, `next` [N, kBlock].
+/// Return probabilities of sources [first, first + kBlock) into out; `current`, `next` [N, kBlock]. Incomplete if stopped.
 void exactWalks(CsrView graph, int64_t first, int64_t sources, int64_t steps, std::vector<double>& current,
-                std::vector<double>& next, std::vector<float>& out)
+                std::vector<double>& next, std::vector<float>& out, const std::stop_token& stop)
 {
     const auto degree = [&](int64_t v) { return double(graph.indptr[size_t(v) + 1] - graph.indptr[size_t(v)]); };
     std::fill(current.begin(), current.end(), 0);
@@ -228,6 +237,8 @@ void exactWalks(CsrView graph, int64_t first, int64_t sources, int64_t steps, st
         if (a > 0)
             product(current, current, 2 * a);
         for (int64_t v = 0; v < graph.nodes; ++v) {
+            if (v % kRowTask == 0 && stop.stop_requested())
+                return;
             double* to = next.data() + v * kBlock;
             std::fill(to, to + kBlock, 0);
             for (int64_t e = graph.indptr[size_t(v)]; e < graph.indptr[size_t(v) + 1]; ++e) {
@@ -303,7 +314,7 @@ Result<LaplacianVectors> laplacianVectors(CsrView graph, const LaplacianOptions&
         pair.vector.normalize();
         fixSign(pair.vector, options.ids);
         Eigen::VectorXd image(n);
-        plain.perform_op(pair.vector.data(), image.data());
+        plain.apply(pair.vector.data(), image.data());
         out.eigenvalues[size_t(i)] = pair.eigenvalue;
         out.residuals[size_t(i)] = (3 * pair.vector - image - pair.eigenvalue * pair.vector).norm();
         const auto near = [&](int64_t j) {
@@ -313,6 +324,8 @@ Result<LaplacianVectors> laplacianVectors(CsrView graph, const LaplacianOptions&
         for (int64_t v = 0; v < n; ++v)
             out.values[size_t(v * k + i)] = float(pair.vector[v]);
     }
+    if (stop.stop_requested())
+        return Error{ErrorCode::Cancelled, "Laplacian vectors: cancelled"};
     out.products = op.products();
     return out;
 }
@@ -339,7 +352,7 @@ Result<WalkReturn> randomWalkReturn(CsrView graph, int64_t steps, uint64_t seed,
             current[size_t(slot)].resize(size_t(graph.nodes * kBlock));
             next[size_t(slot)].resize(size_t(graph.nodes * kBlock));
             exactWalks(graph, task * kBlock, std::min(kBlock, graph.nodes - task * kBlock), steps, current[size_t(slot)],
-                       next[size_t(slot)], out.values);
+                       next[size_t(slot)], out.values, stop);
         } else {
             sampledWalks(graph, task, steps, seed, walks, out);
         }

@@ -151,6 +151,62 @@ TEST(LaplacianVectors, KeepTheirSignWhenNodesAreRenumbered)
     }
 }
 
+/// Largest angle between the spaces of two sets of orthonormal columns, as a sine.
+double spaceAngle(const Eigen::MatrixXd& a, const Eigen::MatrixXd& b)
+{
+    const Eigen::VectorXd cosines = (a.transpose() * b).jacobiSvd().singularValues();
+    return std::sqrt(std::max(0.0, 1 - cosines.minCoeff() * cosines.minCoeff()));
+}
+
+TEST(LaplacianVectors, SpanTheSameSpacesAfterRenumbering)
+{
+    // five equal paths (every eigenvalue five times) beside a long one, whose eigenvalues are single
+    const int64_t paths = 5 * 60, n = paths + 403; // 703 = 19 * 37
+    Edges edges;
+    for (int32_t part = 0; part < 5; ++part) {
+        for (int32_t i = 0; i + 1 < 60; ++i)
+            edges.push_back({part * 60 + i, part * 60 + i + 1});
+    }
+    for (int64_t i = 1; i < n - paths; ++i)
+        edges.push_back({int32_t(paths + i), int32_t(paths + i - 1)});
+    edges.push_back({int32_t(paths + 20), int32_t(paths + 60)}); // no symmetry left
+    const Csr graph = graphOf(n, edges);
+    std::vector<int32_t> order(static_cast<size_t>(n));
+    for (int64_t t = 0; t < n; ++t)
+        order[size_t(t)] = int32_t((t * 150 + 4) % n); // 150 and 703 share no factor
+    LaplacianOptions options;
+    options.vectors = 14;
+    const auto plain = laplacianVectors(graph.view(), options, SerialFor(), {}, {});
+    options.ids = order;
+    options.seed = 77; // another start vector, too
+    const auto moved = laplacianVectors(permute(graph.view(), order).view(), options, ForkJoinFor(2), {}, {});
+    ASSERT_TRUE(plain.ok() && moved.ok());
+    const Eigen::MatrixXd a = columns(*plain), turned = columns(*moved);
+    Eigen::MatrixXd b(n, 14);
+    for (int64_t t = 0; t < n; ++t)
+        b.row(order[size_t(t)]) = turned.row(t);
+    int spaces = 0, single = 0;
+    for (int64_t first = 0; first < 14;) {
+        int64_t last = first + 1;
+        while (last < 14 && plain->eigenvalues[size_t(last)] - plain->eigenvalues[size_t(last) - 1] < 1e-6)
+            ++last;
+        const int64_t size = last - first;
+        if (last == 14 && plain->notUnique[13])
+            break; // the space goes on behind the fourteenth vector
+        EXPECT_LT(spaceAngle(a.middleCols(first, size), b.middleCols(first, size)), 2e-3) << "columns " << first << " to " << last - 1;
+        EXPECT_NEAR(moved->eigenvalues[size_t(first)], plain->eigenvalues[size_t(first)], 1e-8);
+        EXPECT_EQ(plain->notUnique[size_t(first)], size > 1);
+        if (size == 1) {
+            EXPECT_LT((a.col(first) - b.col(first)).norm(), 1e-3) << "the sign rule follows the ids";
+        }
+        spaces += size > 1;
+        single += size == 1;
+        first = last;
+    }
+    EXPECT_GT(spaces, 0);
+    EXPECT_GT(single, 0);
+}
+
 TEST(LaplacianVectors, StopWhenAskedAndRefuseANegativeCount)
 {
     std::stop_source source;
