@@ -12,6 +12,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <sys/mman.h>
 #include <utility>
 
 namespace megagraph::runtime {
@@ -42,8 +43,14 @@ struct Header {
     int64_t bytes;
     MemoryCategory category;
     uint64_t magic;
+    void* block; // what the system gave
 };
 constexpr size_t kHeaderBytes = 64;
+// Blocks of at least a huge page start on one and ask for them: rows that are read at random (edges) cost a TLB miss each on
+// small pages. The header then lies at the end of a 4 KiB page of its own in front. Only whole huge pages inside the block ask,
+// so that no more than what was requested becomes resident.
+constexpr size_t kHugePage = size_t(2) << 20;
+constexpr size_t kSmallPage = 4096;
 constexpr uint64_t kMagic = 0x4d47424c4f434b31u;
 static_assert(sizeof(Header) <= kHeaderBytes);
 
@@ -102,7 +109,26 @@ void freeBlock(void* data)
     MEGAGRAPH_CHECK(header->magic == kMagic, "a block was freed that the counting allocator did not make");
     header->magic = 0;
     release(header->bytes, header->category);
-    std::free(header);
+    std::free(header->block);
+}
+
+/// Memory for `bytes` behind a header, null when the system has none.
+void* systemBlock(size_t bytes, void** data)
+{
+    void* block = nullptr;
+    if (bytes < kHugePage) {
+        if (posix_memalign(&block, kHeaderBytes, bytes + kHeaderBytes) != 0)
+            return nullptr;
+        *data = static_cast<char*>(block) + kHeaderBytes;
+        return block;
+    }
+    // a small page in front of a huge-page boundary: at most a huge page of addresses is left untouched
+    if (posix_memalign(&block, kSmallPage, bytes + kHugePage + kSmallPage) != 0)
+        return nullptr;
+    const auto first = (reinterpret_cast<uintptr_t>(block) + kSmallPage + kHugePage - 1) / kHugePage * kHugePage;
+    *data = reinterpret_cast<void*>(first);
+    madvise(*data, bytes / kHugePage * kHugePage, MADV_HUGEPAGE); // a wish: without huge pages all works as before
+    return block;
 }
 
 class CountingAllocator final : public c10::Allocator {
@@ -114,15 +140,15 @@ class CountingAllocator final : public c10::Allocator {
             return {nullptr, nullptr, &freeBlock, cpu};
         const int64_t bytes = roundedBytes(int64_t(size));
         charge(bytes, place.category, place.tensor);
-        void* block = nullptr;
-        if (posix_memalign(&block, kHeaderBytes, size_t(bytes) + kHeaderBytes) != 0) {
+        void* data = nullptr;
+        void* const block = systemBlock(size_t(bytes), &data);
+        if (block == nullptr) {
             release(bytes, place.category);
             Counters& all = counters();
             const std::lock_guard lock(all.mutex);
             refuse(all, bytes, place.category, place.tensor, true);
         }
-        new (block) Header{bytes, place.category, kMagic};
-        void* const data = static_cast<char*>(block) + kHeaderBytes;
+        new (static_cast<char*>(data) - kHeaderBytes) Header{bytes, place.category, kMagic, block};
         return {data, data, &freeBlock, cpu};
     }
     c10::DeleterFnPtr raw_deleter() const override { return &freeBlock; }

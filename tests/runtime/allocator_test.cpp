@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
+#include <vector>
 
 namespace megagraph::runtime {
 namespace {
@@ -31,6 +32,25 @@ TEST_F(Allocator, CountsEachRequestRoundedUpTo64Bytes)
     const at::Tensor one = at::empty({1}, at::kFloat), many = at::empty({17}, at::kFloat), none = at::empty({0}, at::kFloat);
     EXPECT_EQ(grown(MemoryCategory::Weights), 64 + 128);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(many.const_data_ptr()) % 64, 0u);
+}
+
+TEST_F(Allocator, LargeBlocksStartOnAHugePageAndCountAsRequested)
+{
+    constexpr int64_t kHuge = 2 << 20;
+    const MemoryScope scope(MemoryCategory::Weights);
+    int64_t expected = 0;
+    std::vector<at::Tensor> blocks;
+    for (const int64_t bytes : {kHuge - 64, kHuge, kHuge + 1, 3 * kHuge + 100, 5 * kHuge}) {
+        blocks.push_back(at::empty({bytes}, at::kByte));
+        expected += (bytes + 63) / 64 * 64;
+        EXPECT_EQ(grown(MemoryCategory::Weights), expected) << bytes;
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back().const_data_ptr()) % uintptr_t(bytes >= kHuge ? kHuge : 64), 0u) << bytes;
+        blocks.back().fill_(7); // all of it can be written
+    }
+    for (const at::Tensor& block : blocks)
+        EXPECT_EQ(block.min().item<int>(), 7); // and no block lies in another
+    blocks.clear();
+    EXPECT_EQ(grown(MemoryCategory::Weights), 0);
 }
 
 TEST_F(Allocator, ChargesTheInnermostScopeAndReturnsToTheOuterOne)
