@@ -268,7 +268,7 @@ void startBlock(const Launch& launch)
     const size_t shared = size_t(launch.sharedBytes);
     for (size_t i = 0; i + 4 <= (shared + 3) / 4 * 4; i += 4)
         std::memcpy(sharedBytes + i, &kNanWord, 4);
-    shadow::beginBlock(launch.block, {sharedBytes, sharedBytes + shared});
+    shadow::beginBlock(launch.block, {sharedBytes, sharedBytes + kSharedBytes}, {sharedBytes, sharedBytes + shared});
 }
 
 /// All that are left only poll: gives them another look at memory. False: nobody can run.

@@ -66,7 +66,7 @@ std::map<const unsigned char*, Global>& globals()
 Global* lastGlobal = nullptr;
 
 Range image, staticShared; // of the program; its thread-local storage
-Range dynamicShared;
+Range sharedArena, dynamicShared; // all there could be; what this launch asked for
 std::unique_ptr<Cells> dynamicCells, staticCells;
 size_t dynamicCellCount = 0;
 size_t touchedBegin = 0, touchedEnd = 0; // bytes of static shared memory written so far (for poison)
@@ -241,8 +241,9 @@ void beginLaunch()
     launchSerial = blockSerial + 1;
 }
 
-void beginBlock(int threads, Range shared)
+void beginBlock(int threads, Range arena, Range shared)
 {
+    sharedArena = arena;
     ++blockSerial;
     blockSynchronises = false;
     threadCount = threads;
@@ -368,7 +369,7 @@ void access(const void* at, size_t bytes, bool write, Where where)
         }
         return;
     }
-    if (dynamicShared.holds(p) || staticShared.holds(p))
+    if (sharedArena.holds(p) || staticShared.holds(p))
         return accessShared(p, bytes, write, where);
     if (!write && image.holds(p)) // constants, threadIdx, values of collectives
         return;
@@ -381,7 +382,7 @@ void accessAtomic(const void* at, size_t bytes, Where where)
         return;
     notedAtomic();
     const auto* p = static_cast<const unsigned char*>(at);
-    if (dynamicShared.holds(p) || staticShared.holds(p)) {
+    if (sharedArena.holds(p) || staticShared.holds(p)) {
         Cell* cells = nullptr;
         sharedCells(p, bytes, cells, "atomic", where);
         return;

@@ -49,8 +49,8 @@ class Inside {
 };
 
 void beginLaunch();
-/// Bytes of [begin, end) are shared memory of a fresh block.
-void beginBlock(int threads, Range dynamicShared);
+/// `shared` is the dynamic shared memory of a fresh block; the rest of `arena`, where the shim keeps it, is out of bounds.
+void beginBlock(int threads, Range arena, Range shared);
 void endBlock();
 void notedAtomic(); // this block synchronises with others by atomics: touches of other blocks are not judged
 

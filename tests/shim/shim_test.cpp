@@ -281,7 +281,7 @@ template <class F> void expectFault(const std::vector<std::string>& words, F&& b
     underAllOrders([&] {
         try {
             body();
-            ADD_FAILURE() << "no fault was noticed";
+            ADD_FAILURE() << "no fault was noticed, expected " << words.front();
         } catch (const shim::Fault& fault) {
             for (const std::string& word : words)
                 EXPECT_NE(std::string(fault.what()).find(word), std::string::npos)
