@@ -9,7 +9,7 @@
 // Limits: d_h <= 128, heads <= 4,096, 27 hops (32 codes), compute capability 8.0 and later.
 #pragma once
 
-#include <stdint.h>
+#include <cstdint>
 
 #ifdef __cplusplus
 extern "C" {
