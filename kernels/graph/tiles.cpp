@@ -225,7 +225,9 @@ Result<std::vector<TileLists>> buildTileLists(CsrView graph, int32_t hops, int64
             lists.tileStart.push_back(int64_t(lists.offsets.size()));
             lists.blockStart.push_back(int64_t(lists.entries.size()));
             lists.nearPairs += block.near;
-            lists.listTiles += int64_t(block.offsets.size()) - block.dense - block.constant;
+            const int64_t listTiles = int64_t(block.offsets.size()) - block.dense - block.constant;
+            lists.listTiles += listTiles;
+            lists.listPairs += int64_t(block.entries.size()) - listTiles - kPlaneUnits * planeCount(hops) * block.dense;
             lists.touchedTiles += int64_t(block.offsets.size());
             lists.denseTiles += block.dense;
             lists.constTiles += block.constant;

@@ -21,6 +21,7 @@ struct TileLists {
     std::vector<int64_t> tileStart, blockStart;
     std::vector<uint16_t> entries;
     int64_t nearPairs = 0, touchedTiles = 0, listTiles = 0, denseTiles = 0, constTiles = 0;
+    int64_t listPairs = 0; // near pairs in List tiles
     int64_t bytes() const;
     TileListsView view() const;
 };

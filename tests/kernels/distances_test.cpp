@@ -32,8 +32,7 @@ void expectStorages(const Csr& graph, int32_t hops, int64_t q0, int64_t q1, cons
         if (hops <= kMostListHops) {
             const TileLists& l = (*lists)[c];
             ASSERT_EQ(listsTable(l.view(), hops, q1 - q0, keys), expected);
-            const int64_t dense = 256 * planeCount(hops) * l.denseTiles;
-            EXPECT_EQ(l.bytes(), listBytes(q1 - q0, keys, hops, {int64_t(l.entries.size()) - dense - l.listTiles, l.listTiles, l.denseTiles, l.touchedTiles}));
+            EXPECT_EQ(l.bytes(), listBytes(q1 - q0, keys, hops, {l.listPairs, l.listTiles, l.denseTiles, l.touchedTiles}));
         }
         auto strips = StripPlanes::create(graph.view(), hops, q0, q1, cuts[c], cuts[c + 1], parallel, {});
         ASSERT_TRUE(strips.ok());
@@ -126,8 +125,8 @@ TEST(Distances, SummaryCountsEveryKindAndHop)
                 for (size_t j = 0; j < 3; ++j) {
                     const TileSummary& s = (*summary)[i * 3 + j];
                     const TileLists& l = (*lists)[j];
-                    EXPECT_EQ(std::tuple(s.nearPairs, s.touchedTiles, s.listTiles, s.denseTiles, s.constTiles),
-                              std::tuple(l.nearPairs, l.touchedTiles, l.listTiles, l.denseTiles, l.constTiles));
+                    EXPECT_EQ(std::tuple(s.nearPairs, s.touchedTiles, s.listTiles, s.listPairs, s.denseTiles, s.constTiles),
+                              std::tuple(l.nearPairs, l.touchedTiles, l.listTiles, l.listPairs, l.denseTiles, l.constTiles));
                     EXPECT_EQ(l.bytes(), listBytes(cuts[i + 1] - cuts[i], cuts[j + 1] - cuts[j], hops, {s.listPairs, s.listTiles, s.denseTiles, s.touchedTiles}));
                     std::vector<double> pairs(size_t(hops) + 1, 0);
                     for (const uint8_t code : plainTable(c.graph, hops, cuts[i], cuts[i + 1], cuts[j], cuts[j + 1])) {
