@@ -64,8 +64,11 @@ void EdgeProblem::backward(const kernels::ParallelFor& parallel)
     dq_ = at::Tensor();
     dq_ = at::empty_like(q_);
     kernels::attentionDelta(HeadView<const float>(view(o_)), HeadView<const float>(view(dO_)), delta.data_ptr<float>());
+    const at::Tensor work = at::empty({kernels::edgeAttentionBackwardWorkspace(nodes_, 1) + 64}, at::kByte);
+    const auto aligned = (reinterpret_cast<uintptr_t>(work.data_ptr()) + 63) / 64 * 64;
     require(kernels::edgeAttentionBackward(graph_, scale_, view(q_), view(k_), view(v_), view(dO_), lse_.data_ptr<float>(), delta.data_ptr<float>(),
-                                           kernels::Dropout{}, dq_.data_ptr<float>(), dk.data_ptr<float>(), dv.data_ptr<float>(), parallel));
+                                           kernels::EdgeBias{}, kernels::Dropout{}, dq_.data_ptr<float>(), dk.data_ptr<float>(), dv.data_ptr<float>(),
+                                           {}, reinterpret_cast<void*>(aligned), parallel));
 }
 
 double EdgeProblem::error(bool gradient) const

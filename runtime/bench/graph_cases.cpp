@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "kernels/encodings.h"
+#include "kernels/graph/planes.h"
 #include "kernels/graph/tiles.h"
 #include "runtime/allocator.h"
 #include "runtime/bench/graphs.h"
@@ -25,11 +26,38 @@ using kernels::Csr;
 using kernels::ForkJoinFor;
 using kernels::SerialFor;
 
-/// Classes 0..hops of all pairs, one thread: every pair is found and counted.
-kernels::TileSummary allPairs(const Csr& graph, int32_t hops)
+/// Classes 0..hops of all pairs, one thread, as policy `strips` makes them: the planes of 512 rows at a time.
+void allPairs(const Csr& graph, int32_t hops)
 {
-    const std::vector<int64_t> cuts{0, graph.view().nodes};
-    return require(kernels::summarizeTiles(graph.view(), hops, cuts, SerialFor(), {}))[0];
+    const int64_t nodes = graph.view().nodes;
+    const SerialFor serial;
+    kernels::StripPlanes strips = require(kernels::StripPlanes::create(graph.view(), hops, 0, nodes, 0, nodes, serial, {}));
+    for (int64_t strip = 0; strip * kernels::kStripRows < nodes; ++strip)
+        require(strips.stripPlanes(strip));
+}
+
+/// Pairs at distance 0..hops in those planes.
+std::vector<int64_t> pairCounts(const Csr& graph, int32_t hops)
+{
+    const int64_t nodes = graph.view().nodes;
+    std::vector<int64_t> counts(size_t(hops) + 1, 0);
+    const SerialFor serial;
+    kernels::StripPlanes strips = require(kernels::StripPlanes::create(graph.view(), hops, 0, nodes, 0, nodes, serial, {}));
+    for (int64_t strip = 0; strip * kernels::kStripRows < nodes; ++strip) {
+        const kernels::TilePlanesView view = require(strips.stripPlanes(strip));
+        const int64_t rows = std::min(kernels::kStripRows, nodes - strip * kernels::kStripRows);
+        for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < nodes; ++j) {
+                const int64_t tile = view.tileFirst.empty() ? i / 64 * view.keyBlocks + j / 64
+                                                            : view.tileFirst[size_t(i / 64)] + j / 64 - view.keyBlockBegin[size_t(i / 64)];
+                size_t code = 0;
+                for (int32_t p = 0; p < view.planes; ++p)
+                    code |= size_t(view.words[size_t((tile * view.planes + p) * 64 + i % 64)] >> (j % 64) & 1) << p;
+                if (code < counts.size())
+                    ++counts[code];
+            }
+    }
+    return counts;
 }
 
 at::Tensor asTensor(const std::vector<int64_t>& v) { return at::tensor(at::ArrayRef<int64_t>(v), at::kLong); }
@@ -102,10 +130,10 @@ void floydWarshall(Context& context, const Csr& graph, int32_t hops)
     FloydWarshall peer(graph);
     const auto times = context.compare({timed([&] { allPairs(graph, hops); }), timed([&] { peer.run(steps); })});
     if (steps == nodes) { // a quick run is small enough to check that both found the same
-        const kernels::TileSummary ours = allPairs(graph, hops);
+        const std::vector<int64_t> ours = pairCounts(graph, hops);
         for (int32_t h = 0; h <= hops; ++h)
-            if (int64_t(ours.hopPairs[size_t(h)]) != peer.pairsAt(h))
-                throw std::runtime_error(fmt::format("pairs at distance {}: ours {}, Floyd-Warshall {}", h, ours.hopPairs[size_t(h)], peer.pairsAt(h)));
+            if (ours[size_t(h)] != peer.pairsAt(h))
+                throw std::runtime_error(fmt::format("pairs at distance {}: ours {}, Floyd-Warshall {}", h, ours[size_t(h)], peer.pairsAt(h)));
     }
     addScaled(context, row, times, double(steps) / double(nodes));
 }
