@@ -83,8 +83,8 @@ Result<Ok> checkClasses(const char* op, const Inputs& in)
     for (const uint8_t c : bias.classes)
         high = std::max(high, c);
     if (!bias.classes.empty() && high >= bias.classCount)
-        return invalid(op, "bias: class codes, got " + std::to_string(high) + ", expected 0.." + std::to_string(bias.classCount - 1) +
-                               "; leave masked pairs out of the graph.");
+        return invalid(op, "bias: class codes, got " + std::to_string(high) + ", expected 0.." +
+                               std::to_string(bias.classCount - 1) + "; leave masked pairs out of the graph.");
     if (bias.selfClass < -1 || bias.selfClass >= bias.classCount)
         return invalid(op, "bias: class of self keys, got " + std::to_string(bias.selfClass) + ", expected -1.." +
                                std::to_string(bias.classCount - 1) + ".");
@@ -99,7 +99,9 @@ Result<Ok> checkEdgeBias(const char* op, const Inputs& in)
     case EdgeBiasKind::Classes: return checkClasses(op, in);
     case EdgeBiasKind::Gt:
         if (in.bias.u != nullptr && in.graph.selfKey)
-            return invalid(op, "bias: edge stream with self keys, got no entry for them; store the loops as entries of the graph.");
+            return invalid(
+                op,
+                "bias: edge stream with self keys, got no entry for them; store the loops as entries of the graph.");
         return Ok{};
     }
     return invalid(op, "bias: kind, got " + std::to_string(int(in.bias.kind)) + ", expected 0..3.");
@@ -134,7 +136,8 @@ Result<Ok> checkInputs(const char* op, const Inputs& in, bool transposed)
 Result<Ok> checkStream(const char* op, const Inputs& in, const char* name, const void* pointer)
 {
     if (pointer != nullptr && (in.bias.kind != EdgeBiasKind::Gt || in.bias.u == nullptr))
-        return invalid(op, std::string(name) + ": got an array, expected null without an edge stream u; pass both or none.");
+        return invalid(op, std::string(name) +
+                               ": got an array, expected null without an edge stream u; pass both or none.");
     return Ok{};
 }
 
@@ -148,8 +151,8 @@ Result<Ok> checkGradients(const char* op, const Inputs& in, const EdgeBiasGradie
         return invalid(op, "table partials: got an array, expected null without classes.");
     const int64_t named = int64_t(in.graph.transposedEntries.size());
     if (in.bias.kind != EdgeBiasKind::None && named != in.entries())
-        return invalid(op, "graph: transposed entry numbers, got " + std::to_string(named) + ", expected " + std::to_string(in.entries()) +
-                               "; a bias needs them.");
+        return invalid(op, "graph: transposed entry numbers, got " + std::to_string(named) + ", expected " +
+                               std::to_string(in.entries()) + "; a bias needs them.");
     uint64_t high = 0;
     for (const int64_t e : in.graph.transposedEntries)
         high = std::max(high, uint64_t(e));
@@ -168,8 +171,8 @@ void run(const cpu::EdgeCall& call, const ParallelFor& parallel)
 } // namespace
 
 Result<Ok> edgeAttentionForward(const EdgeGraph& graph, double scale, HeadView<const float> q, HeadView<const float> k,
-                                HeadView<const float> v, const EdgeBias& bias, const Dropout& dropout, HeadView<float> o, float* lse,
-                                float* s, const ParallelFor& parallel)
+                                HeadView<const float> v, const EdgeBias& bias, const Dropout& dropout,
+                                HeadView<float> o, float* lse, float* s, const ParallelFor& parallel)
 {
     const char* op = "edgeAttentionForward";
     const Inputs in{graph, scale, q, k, v, bias, dropout};
@@ -207,8 +210,8 @@ Result<Ok> edgeAttentionPartial(const EdgeGraph& graph, double scale, HeadView<c
     return Ok{};
 }
 
-void edgeAttentionFinish(int64_t rows, int32_t heads, int32_t dim, EdgeBiasKind kind, AttentionState state, HeadView<float> o,
-                         float* lse)
+void edgeAttentionFinish(int64_t rows, int32_t heads, int32_t dim, EdgeBiasKind kind, AttentionState state,
+                         HeadView<float> o, float* lse)
 {
     for (int32_t h = 0; h < heads; ++h) {
         for (int64_t n = 0; n < rows; ++n) {
@@ -217,7 +220,8 @@ void edgeAttentionFinish(int64_t rows, int32_t heads, int32_t dim, EdgeBiasKind 
             if (kind == EdgeBiasKind::Gt && l != 0.0f)
                 l += 1e-6f * std::exp2(-m);
             const bool empty = l == 0.0f;
-            lse[h * rows + n] = empty ? -std::numeric_limits<float>::infinity() : 0.693147180559945309f * (m + std::log2(l));
+            lse[h * rows + n] =
+                empty ? -std::numeric_limits<float>::infinity() : 0.693147180559945309f * (m + std::log2(l));
             const float factor = empty ? 0.0f : 1.0f / l;
             const float* acc = state.acc + (n * heads + h) * dim;
             for (int32_t x = 0; x < dim; ++x)
@@ -232,9 +236,10 @@ int64_t edgeAttentionBackwardWorkspace(int64_t rows, int32_t heads)
 }
 
 Result<Ok> edgeAttentionBackward(const EdgeGraph& graph, double scale, HeadView<const float> q, HeadView<const float> k,
-                                 HeadView<const float> v, HeadView<const float> dO, const float* lse, const float* delta,
-                                 const EdgeBias& bias, const Dropout& dropout, float* dq, float* dk, float* dv,
-                                 const EdgeBiasGradients& gradients, void* workspace, const ParallelFor& parallel)
+                                 HeadView<const float> v, HeadView<const float> dO, const float* lse,
+                                 const float* delta, const EdgeBias& bias, const Dropout& dropout, float* dq, float* dk,
+                                 float* dv, const EdgeBiasGradients& gradients, void* workspace,
+                                 const ParallelFor& parallel)
 {
     const char* op = "edgeAttentionBackward";
     const Inputs in{graph, scale, q, k, v, bias, dropout};

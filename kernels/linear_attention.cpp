@@ -51,7 +51,8 @@ double squares(const HeadView<const float>& view)
 struct Parts {
     const float *S, *s1;
     Parts(const LinearShape& shape, const float* state, int32_t h)
-        : S(state + int64_t(h) * shape.dim * shape.dim), s1(state + int64_t(shape.heads) * shape.dim * shape.dim + int64_t(h) * shape.dim)
+        : S(state + int64_t(h) * shape.dim * shape.dim),
+          s1(state + int64_t(shape.heads) * shape.dim * shape.dim + int64_t(h) * shape.dim)
     {
     }
 };
@@ -70,7 +71,8 @@ int64_t tilesOf(const LinearShape& shape)
 /// One tile of sum_j a_j b_j^T, and its rows of sum_j a_j f_j in the tiles of the first columns. `second(j, h)` gives
 /// {b_j, factor of b_j, f_j}.
 template <class Second>
-void outerTile(const LinearShape& shape, int64_t tile, const HeadView<const float>& a, const Second& second, float* state)
+void outerTile(const LinearShape& shape, int64_t tile, const HeadView<const float>& a, const Second& second,
+               float* state)
 {
     const int64_t across = (shape.dim + kColumns - 1) / kColumns, down = (shape.dim + kRows - 1) / kRows;
     const auto h = int32_t(tile / (across * down));
@@ -122,13 +124,14 @@ float denominator(const LinearShape& shape, const Parts& parts, const float* q, 
     return float(double(shape.total) + ab * double(dot(parts.s1, q, shape.dim)));
 }
 
-Result<Ok> checkLinear(const char* op, const LinearShape& shape, std::initializer_list<std::pair<const char*, HeadView<const float>>> views,
-                       const float* state)
+Result<Ok> checkLinear(const char* op, const LinearShape& shape,
+                       std::initializer_list<std::pair<const char*, HeadView<const float>>> views, const float* state)
 {
     if (shape.tokens < 0 || shape.heads < 0 || shape.dim < 1 || shape.total < shape.tokens)
-        return Error{ErrorCode::InvalidInput, std::string(op) + ": shape, got " + std::to_string(shape.tokens) + " of " +
-                                                  std::to_string(shape.total) + " tokens, " + std::to_string(shape.heads) + " heads of " +
-                                                  std::to_string(shape.dim) + ", expected counts >= 0 and a shard of the sequence."};
+        return Error{ErrorCode::InvalidInput,
+                     std::string(op) + ": shape, got " + std::to_string(shape.tokens) + " of " +
+                         std::to_string(shape.total) + " tokens, " + std::to_string(shape.heads) + " heads of " +
+                         std::to_string(shape.dim) + ", expected counts >= 0 and a shard of the sequence."};
     for (const auto& [name, view] : views) {
         MEGAGRAPH_TRY(std::ignore, checkView(op, name, view, shape.tokens, shape.heads, shape.dim));
     }
@@ -150,8 +153,8 @@ int64_t linearBackwardWorkspace(int64_t tokens, int32_t heads)
     return 2 * int64_t(sizeof(float)) * tokens * heads;
 }
 
-Result<Ok> linearAttentionState(const LinearShape& shape, HeadView<const float> q, HeadView<const float> k, HeadView<const float> v,
-                                float* state, const ParallelFor& parallel)
+Result<Ok> linearAttentionState(const LinearShape& shape, HeadView<const float> q, HeadView<const float> k,
+                                HeadView<const float> v, float* state, const ParallelFor& parallel)
 {
     MEGAGRAPH_TRY(std::ignore, checkLinear("linearAttentionState", shape, {{"q", q}, {"k", k}, {"v", v}}, state));
     const int64_t tiles = tilesOf(shape);
@@ -160,13 +163,18 @@ Result<Ok> linearAttentionState(const LinearShape& shape, HeadView<const float> 
         if (task >= tiles)
             norms[task - tiles] = float(squares(task == tiles ? q : k));
         else
-            outerTile(shape, task, k, [&](int64_t j, int32_t h) { return Second{v.row(j, h), 1.0f, 1.0f}; }, state);
+            outerTile(
+                shape, task, k,
+                [&](int64_t j, int32_t h) {
+                    return Second{v.row(j, h), 1.0f, 1.0f};
+                },
+                state);
     });
     return Ok{};
 }
 
-Result<Ok> linearAttentionApply(const LinearShape& shape, HeadView<const float> q, HeadView<const float> v, const float* state, float* y,
-                                const ParallelFor& parallel)
+Result<Ok> linearAttentionApply(const LinearShape& shape, HeadView<const float> q, HeadView<const float> v,
+                                const float* state, float* y, const ParallelFor& parallel)
 {
     const char* op = "linearAttentionApply";
     MEGAGRAPH_TRY(std::ignore, checkLinear(op, shape, {{"q", q}, {"v", v}}, state));
@@ -192,8 +200,9 @@ Result<Ok> linearAttentionApply(const LinearShape& shape, HeadView<const float> 
     return Ok{};
 }
 
-Result<Ok> linearAttentionBackwardState(const LinearShape& shape, HeadView<const float> q, HeadView<const float> v, const float* state,
-                                        const float* dy, float* backward, void* workspace, const ParallelFor& parallel)
+Result<Ok> linearAttentionBackwardState(const LinearShape& shape, HeadView<const float> q, HeadView<const float> v,
+                                        const float* state, const float* dy, float* backward, void* workspace,
+                                        const ParallelFor& parallel)
 {
     const char* op = "linearAttentionBackwardState";
     MEGAGRAPH_TRY(std::ignore, checkLinear(op, shape, {{"q", q}, {"v", v}}, state));
@@ -217,23 +226,31 @@ Result<Ok> linearAttentionBackwardState(const LinearShape& shape, HeadView<const
         }
     });
     parallel.run(tilesOf(shape), [&](int64_t tile, int32_t) {
-        outerTile(shape, tile, q, [&](int64_t i, int32_t h) {
-            const float* row = rows + (i * shape.heads + h) * 2;
-            return Second{dy + i * shape.dim, row[0], row[1]};
-        }, backward);
+        outerTile(
+            shape, tile, q,
+            [&](int64_t i, int32_t h) {
+                const float* row = rows + (i * shape.heads + h) * 2;
+                return Second{dy + i * shape.dim, row[0], row[1]};
+            },
+            backward);
     });
     return Ok{};
 }
 
 Result<Ok> linearAttentionBackwardApply(const LinearShape& shape, HeadView<const float> q, HeadView<const float> k,
-                                        HeadView<const float> v, const float* state, const float* backward, const float* dy,
-                                        const void* workspace, float* dq, float* dk, float* dv, const ParallelFor& parallel)
+                                        HeadView<const float> v, const float* state, const float* backward,
+                                        const float* dy, const void* workspace, float* dq, float* dk, float* dv,
+                                        const ParallelFor& parallel)
 {
     const char* op = "linearAttentionBackwardApply";
     MEGAGRAPH_TRY(std::ignore, checkLinear(op, shape, {{"q", q}, {"k", k}, {"v", v}}, state));
     MEGAGRAPH_TRY(std::ignore, checkPointer(op, "backward state", backward, shape.heads));
     const int64_t own = shape.tokens * shape.heads;
-    for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"dy", dy}, {"workspace", workspace}, {"dq", dq}, {"dk", dk}, {"dv", dv}}) {
+    for (const auto& [name, pointer] : {std::pair<const char*, const void*>{"dy", dy},
+                                        {"workspace", workspace},
+                                        {"dq", dq},
+                                        {"dk", dk},
+                                        {"dv", dv}}) {
         MEGAGRAPH_TRY(std::ignore, checkPointer(op, name, pointer, own));
     }
     const float* norms = state + linearBackwardStateFloats(shape.heads, shape.dim);
@@ -241,7 +258,8 @@ Result<Ok> linearAttentionBackwardApply(const LinearShape& shape, HeadView<const
     double gamma = 0;
     for (int64_t i = 0; i < linearBackwardStateFloats(shape.heads, shape.dim); ++i)
         gamma += double(state[i]) * double(backward[i]);
-    const auto ofQ = float(norms[0] > 0 ? ab * gamma / norms[0] : 0.0), ofK = float(norms[1] > 0 ? ab * gamma / norms[1] : 0.0);
+    const auto ofQ = float(norms[0] > 0 ? ab * gamma / norms[0] : 0.0),
+               ofK = float(norms[1] > 0 ? ab * gamma / norms[1] : 0.0);
     overTokens(shape, parallel, [&](int64_t i) {
         const float* gradient = dy + i * shape.dim;
         for (int32_t h = 0; h < shape.heads; ++h) {

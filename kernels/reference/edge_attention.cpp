@@ -84,7 +84,8 @@ std::vector<double> probabilities(const Edges& p, int64_t n, const std::vector<P
 }
 
 /// Gradients through one score: dt = dS of the pair, ds = its part of the edge stream.
-void addPair(const Edges& p, const std::vector<double>& ds, int64_t n, const Pair& pair, int32_t h, double dt, EdgeGradients& g)
+void addPair(const Edges& p, const std::vector<double>& ds, int64_t n, const Pair& pair, int32_t h, double dt,
+             EdgeGradients& g)
 {
     const bool gt = p.kind == EdgeBiasKind::Gt;
     if (gt && std::abs(score(p, n, pair, h)) > 5.0)
@@ -100,7 +101,9 @@ void addPair(const Edges& p, const std::vector<double>& ds, int64_t n, const Pai
     }
     if (p.kind == EdgeBiasKind::Values && pair.entry >= 0)
         g.dw[size_t(h) * p.indices.size() + size_t(pair.entry)] += dt;
-    const int32_t c = p.kind != EdgeBiasKind::Classes ? -1 : pair.entry >= 0 ? p.classes[size_t(pair.entry)] : p.selfClass;
+    const int32_t c = p.kind != EdgeBiasKind::Classes ? -1
+                      : pair.entry >= 0               ? p.classes[size_t(pair.entry)]
+                                                      : p.selfClass;
     if (c >= 0)
         g.table[size_t(h * p.classCount + c)] += dt;
 }
@@ -119,7 +122,8 @@ EdgeOutput edgeForward(const Edges& p)
                 for (int32_t x = 0; x < p.dim; ++x) {
                     out.o[at(p, n, h, x)] += prob[e] * keepOf(p, h, n, pairs[e]) * p.v[at(p, pairs[e].key, h, x)];
                     if (!p.u.empty())
-                        out.s[at(p, pairs[e].entry, h, x)] = p.scale * p.q[at(p, n, h, x)] * p.k[at(p, pairs[e].key, h, x)] *
+                        out.s[at(p, pairs[e].entry, h, x)] = p.scale * p.q[at(p, n, h, x)] *
+                                                             p.k[at(p, pairs[e].key, h, x)] *
                                                              p.u[at(p, pairs[e].entry, h, x)];
                 }
             }

@@ -11,7 +11,8 @@
 namespace megagraph::kernels::reference {
 
 /// Entry e of row n is the pair (n, indices[e]); duplicates count twice; self keys as in EdgeGraph, without w, of class
-/// selfClass (-1: none). Arrays are contiguous: q [rows, H, d_h]; k, v [keys, H, d_h]; w [H, E]; table [H, B]; u [E, H, d_h].
+/// selfClass (-1: none). Arrays are contiguous: q [rows, H, d_h]; k, v [keys, H, d_h]; w [H, E]; table [H, B]; u [E, H,
+/// d_h].
 struct Edges {
     int64_t rows = 0, keys = 0, queryOffset = 0, keyOffset = 0, selfOffset = 0;
     int32_t heads = 0, dim = 0, headOffset = 0;

@@ -44,9 +44,24 @@ TEST(EdgeAttention, AgreesWithTheReferenceForEveryWidthAndHeadCount)
         std::vector<int64_t> degrees;
         for (uint64_t i = 0; i < 50; ++i)
             degrees.push_back(int64_t(drawBelow(5, 1, i, 30)));
-        for (const auto& [heads, dim] : std::vector<std::pair<int32_t, int32_t>>{
-                 {8, 8}, {4, 8}, {16, 8}, {32, 8}, {1, 10}, {3, 10}, {4, 16}, {8, 16}, {1, 32}, {8, 32}, {1, 64},
-                 {4, 64}, {8, 64}, {2, 24}, {1, 128}, {4, 128}, {33, 8}, {1, 1}}) {
+        for (const auto& [heads, dim] : std::vector<std::pair<int32_t, int32_t>>{{8, 8},
+                                                                                 {4, 8},
+                                                                                 {16, 8},
+                                                                                 {32, 8},
+                                                                                 {1, 10},
+                                                                                 {3, 10},
+                                                                                 {4, 16},
+                                                                                 {8, 16},
+                                                                                 {1, 32},
+                                                                                 {8, 32},
+                                                                                 {1, 64},
+                                                                                 {4, 64},
+                                                                                 {8, 64},
+                                                                                 {2, 24},
+                                                                                 {1, 128},
+                                                                                 {4, 128},
+                                                                                 {33, 8},
+                                                                                 {1, 1}}) {
             SCOPED_TRACE(std::to_string(heads) + " x " + std::to_string(dim));
             EdgeProblem p = makeEdges(degrees, 60, heads, dim, uint64_t(dim));
             p.edges.selfKey = true;
@@ -151,8 +166,8 @@ TEST(EdgeAttention, RefusesBadGraphsBeforeWriting)
         std::vector<float> o(16, 7.0f), lse(2, 7.0f);
         const auto done = edgeAttentionForward(graph, 1.0, contiguousHeads<const float>(p.q.data(), 2, 1, 8),
                                                contiguousHeads<const float>(p.k.data(), 4, 1, 8),
-                                               contiguousHeads<const float>(p.v.data(), 4, 1, 8), {}, contiguousHeads(o.data(), 2, 1, 8),
-                                               lse.data(), SerialFor());
+                                               contiguousHeads<const float>(p.v.data(), 4, 1, 8), {},
+                                               contiguousHeads(o.data(), 2, 1, 8), lse.data(), SerialFor());
         ASSERT_FALSE(done.ok()) << text;
         EXPECT_EQ(done.error().code, ErrorCode::InvalidInput);
         EXPECT_NE(done.error().message.find(text), std::string::npos) << done.error().message;

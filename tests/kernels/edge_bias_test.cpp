@@ -261,7 +261,8 @@ TEST(EdgeBias, NotANumberReachesExactlyItsReaders)
                 p.v[17 * 64 + x] = nan; // key 17
             const EdgeFast fast = runEdges(p, SerialFor());
             for (int64_t n = 0; n < 40; ++n) {
-                const auto begin = p.edges.indices.begin() + p.edges.indptr[size_t(n)], end = p.edges.indices.begin() + p.edges.indptr[size_t(n) + 1];
+                const auto begin = p.edges.indices.begin() + p.edges.indptr[size_t(n)],
+                           end = p.edges.indices.begin() + p.edges.indptr[size_t(n) + 1];
                 const bool reads = std::find(begin, end, 17) != end;
                 for (size_t x = 0; x < 64; ++x)
                     ASSERT_EQ(std::isnan(fast.o[size_t(n) * 64 + x]), reads) << "row " << n;
@@ -292,8 +293,8 @@ TEST(EdgeBias, GtClampsAndHasTheSmallTermInItsDenominator)
         transpose(p);
         p.edges.scale = 1.0;
         std::fill(p.q.begin(), p.q.end(), 1.0f);
-        std::fill(p.k.begin(), p.k.begin() + 8, 1.0f);  // score 8, clamped to 5
-        std::fill(p.k.begin() + 8, p.k.end(), -1.0f);   // score -8, clamped to -5
+        std::fill(p.k.begin(), p.k.begin() + 8, 1.0f); // score 8, clamped to 5
+        std::fill(p.k.begin() + 8, p.k.end(), -1.0f);  // score -8, clamped to -5
         p.edges.q = widened(p.q);
         p.edges.k = widened(p.k);
         p.edges.kind = EdgeBiasKind::Gt;
@@ -317,9 +318,12 @@ TEST(EdgeBias, GtClampsAndHasTheSmallTermInItsDenominator)
 EdgeFast runIntervals(const EdgeProblem& p, const std::vector<int64_t>& cuts, bool resume)
 {
     const reference::Edges& e = p.edges;
-    const auto view = [&](const std::vector<float>& x, int64_t rows) { return contiguousHeads(x.data(), rows, e.heads, e.dim); };
+    const auto view = [&](const std::vector<float>& x, int64_t rows) {
+        return contiguousHeads(x.data(), rows, e.heads, e.dim);
+    };
     const size_t rowHeads = size_t(e.heads) * size_t(e.rows);
-    Guarded<float> m(rowHeads), l(rowHeads), acc(p.q.size()), m2(rowHeads), l2(rowHeads), acc2(p.q.size()), o(p.q.size()), lse(rowHeads);
+    Guarded<float> m(rowHeads), l(rowHeads), acc(p.q.size()), m2(rowHeads), l2(rowHeads), acc2(p.q.size()),
+        o(p.q.size()), lse(rowHeads);
     const AttentionState whole{m.data(), l.data(), acc.data()}, part{m2.data(), l2.data(), acc2.data()};
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
         EdgeProblem own;
@@ -345,12 +349,14 @@ EdgeFast runIntervals(const EdgeProblem& p, const std::vector<int64_t>& cuts, bo
         const std::vector<float> k(p.k.begin() + cuts[i] * width, p.k.begin() + cuts[i + 1] * width),
             v(p.v.begin() + cuts[i] * width, p.v.begin() + cuts[i + 1] * width);
         const bool into = resume || i == 0;
-        expectDone(edgeAttentionPartial(own.graph(), e.scale, view(p.q, e.rows), view(k, own.edges.keys), view(v, own.edges.keys),
-                                        own.bias(), e.dropout, resume ? i == 0 : true, into ? whole : part, nullptr, SerialFor()));
+        expectDone(edgeAttentionPartial(own.graph(), e.scale, view(p.q, e.rows), view(k, own.edges.keys),
+                                        view(v, own.edges.keys), own.bias(), e.dropout, resume ? i == 0 : true,
+                                        into ? whole : part, nullptr, SerialFor()));
         if (!into)
             attentionCombine(e.rows, e.heads, e.dim, whole, part);
     }
-    edgeAttentionFinish(e.rows, e.heads, e.dim, e.kind, whole, contiguousHeads(o.data(), e.rows, e.heads, e.dim), lse.data());
+    edgeAttentionFinish(e.rows, e.heads, e.dim, e.kind, whole, contiguousHeads(o.data(), e.rows, e.heads, e.dim),
+                        lse.data());
     EdgeFast out;
     out.o = o.values();
     out.lse = lse.values();
@@ -376,7 +382,8 @@ TEST(EdgePartial, TokenRowsFromStatesOfKeyIntervalsEqualTheWhole)
                 addGt(p, false, 14);
             p.edges.dropout = {0.2, 5, 1, 0, 1, kSiteAttention};
             const reference::EdgeOutput expected = reference::edgeForward(p.edges);
-            for (const std::vector<int64_t>& cuts : {std::vector<int64_t>{0, 1300}, {0, 600, 1300}, {0, 64, 64, 1100, 1299, 1300}}) {
+            for (const std::vector<int64_t>& cuts :
+                 {std::vector<int64_t>{0, 1300}, {0, 600, 1300}, {0, 64, 64, 1100, 1299, 1300}}) {
                 for (const bool resume : {false, true}) {
                     const EdgeFast got = runIntervals(p, cuts, resume);
                     EXPECT_LE(relativeError(got.o, expected.o), 2e-6);
@@ -385,7 +392,9 @@ TEST(EdgePartial, TokenRowsFromStatesOfKeyIntervalsEqualTheWhole)
             }
             EdgeProblem wrong = p; // dropout with local in place of global columns must be noticed
             wrong.edges.keyOffset = 8;
-            EXPECT_GT(relativeError(runIntervals(wrong, {0, 600, 1300}, false).o, reference::edgeForward(wrong.edges).o), 1e-2);
+            EXPECT_GT(
+                relativeError(runIntervals(wrong, {0, 600, 1300}, false).o, reference::edgeForward(wrong.edges).o),
+                1e-2);
         }
     });
 }
@@ -427,7 +436,8 @@ Shard shardOf(const EdgeProblem& p, int64_t begin, int64_t end)
     }
     const int64_t first = e.indptr[size_t(begin)], last = e.indptr[size_t(end)];
     for (int32_t h = 0; h < e.heads && !p.w.empty(); ++h)
-        s.problem.w.insert(s.problem.w.end(), p.w.begin() + h * p.entries() + first, p.w.begin() + h * p.entries() + last);
+        s.problem.w.insert(s.problem.w.end(), p.w.begin() + h * p.entries() + first,
+                           p.w.begin() + h * p.entries() + last);
     if (!p.u.empty()) {
         s.problem.u.assign(p.u.begin() + first * width, p.u.begin() + last * width);
         s.problem.ds.assign(p.ds.begin() + first * width, p.ds.begin() + last * width);
@@ -495,9 +505,12 @@ TEST(EdgeBias, RefusesBadBiasesBeforeWriting)
         EdgeBiasGradients gradients;
         change(p, graph, bias, gradients);
         std::vector<float> o(16, 7.0f), lse(2, 7.0f), delta(2), dk(32);
-        const auto view = [](const std::vector<float>& x, int64_t rows) { return contiguousHeads(x.data(), rows, 1, 8); };
-        const auto done = edgeAttentionBackward(graph, 1.0, view(p.q, 2), view(p.k, 4), view(p.v, 4), view(p.dO, 2), lse.data(),
-                                                delta.data(), bias, {}, o.data(), dk.data(), dk.data(), gradients, nullptr, SerialFor());
+        const auto view = [](const std::vector<float>& x, int64_t rows) {
+            return contiguousHeads(x.data(), rows, 1, 8);
+        };
+        const auto done = edgeAttentionBackward(graph, 1.0, view(p.q, 2), view(p.k, 4), view(p.v, 4), view(p.dO, 2),
+                                                lse.data(), delta.data(), bias, {}, o.data(), dk.data(), dk.data(),
+                                                gradients, nullptr, SerialFor());
         ASSERT_FALSE(done.ok()) << text;
         EXPECT_EQ(done.error().code, ErrorCode::InvalidInput);
         EXPECT_NE(done.error().message.find(text), std::string::npos) << done.error().message;
@@ -511,7 +524,8 @@ TEST(EdgeBias, RefusesBadBiasesBeforeWriting)
     static double more[64];
     refuses("row chunk", [](P&, G& g, B&, D&) { g.rowChunk = 0; });
     refuses("row chunk", [](P&, G& g, B&, D&) { g.rowChunk = 513; });
-    refuses("key numbers", [](P& p, G& g, B&, D&) { g.keyNumbers = std::span<const int32_t>(p.edges.indices).first(3); });
+    refuses("key numbers",
+            [](P& p, G& g, B&, D&) { g.keyNumbers = std::span<const int32_t>(p.edges.indices).first(3); });
     refuses("bias: classes", [](P&, G&, B& b, D&) { b.classCount = 0; });
     refuses("bias: classes", [](P&, G&, B& b, D&) { b.classCount = 257; });
     refuses("class codes", [](P& p, G&, B& b, D&) { b.classes = std::span<const uint8_t>(p.edges.classes).first(4); });
@@ -544,7 +558,8 @@ TEST(EdgeReference, GradientsAreCentralDifferencesForEveryVariant)
         const reference::EdgeGradients g = reference::edgeBackward(p.edges, dO, ds);
         const auto loss = [&] {
             const reference::EdgeOutput out = reference::edgeForward(p.edges);
-            return std::inner_product(out.o.begin(), out.o.end(), dO.begin(), std::inner_product(ds.begin(), ds.end(), out.s.begin(), 0.0));
+            return std::inner_product(out.o.begin(), out.o.end(), dO.begin(),
+                                      std::inner_product(ds.begin(), ds.end(), out.s.begin(), 0.0));
         };
         const auto check = [&](const char* name, std::vector<double>& x, const std::vector<double>& gradient) {
             ASSERT_EQ(x.size(), gradient.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of the edge attention tests: random graphs and tensors, the fast path with guarded and poisoned outputs, and the
-// comparison with the fp64 reference.
+// Cases of the edge attention tests: random graphs and tensors, the fast path with guarded and poisoned outputs, and
+// the comparison with the fp64 reference.
 #pragma once
 
 #include "kernels/edge_attention.h"
@@ -88,7 +88,8 @@ inline void fill(EdgeProblem& p, uint64_t seed)
 }
 
 /// Rows with the given numbers of entries at random keys (so duplicates happen).
-inline EdgeProblem makeEdges(const std::vector<int64_t>& degrees, int64_t keys, int32_t heads, int32_t dim, uint64_t seed)
+inline EdgeProblem makeEdges(const std::vector<int64_t>& degrees, int64_t keys, int32_t heads, int32_t dim,
+                             uint64_t seed)
 {
     EdgeProblem p;
     p.edges.rows = int64_t(degrees.size());
@@ -157,26 +158,31 @@ template <class T> T* orNull(Guarded<T>& buffer)
 inline EdgeFast runEdges(const EdgeProblem& p, const ParallelFor& parallel, int32_t rowChunk = 512, bool scratch = true)
 {
     const reference::Edges& e = p.edges;
-    const auto view = [&](const std::vector<float>& x, int64_t rows) { return contiguousHeads(x.data(), rows, e.heads, e.dim); };
+    const auto view = [&](const std::vector<float>& x, int64_t rows) {
+        return contiguousHeads(x.data(), rows, e.heads, e.dim);
+    };
     EdgeGraph graph = p.graph();
     graph.rowChunk = rowChunk;
     const size_t rowHeads = size_t(e.heads) * size_t(e.rows);
-    Guarded<float> o(p.q.size()), lse(rowHeads), s(p.u.size()), dq(p.q.size()), dk(p.k.size()), dv(p.v.size()), dw(p.w.size()), du(p.u.size());
-    expectDone(edgeAttentionForward(graph, e.scale, view(p.q, e.rows), view(p.k, e.keys), view(p.v, e.keys), p.bias(), e.dropout,
-                                    contiguousHeads(o.data(), e.rows, e.heads, e.dim), lse.data(), orNull(s), parallel));
+    Guarded<float> o(p.q.size()), lse(rowHeads), s(p.u.size()), dq(p.q.size()), dk(p.k.size()), dv(p.v.size()),
+        dw(p.w.size()), du(p.u.size());
+    expectDone(edgeAttentionForward(graph, e.scale, view(p.q, e.rows), view(p.k, e.keys), view(p.v, e.keys), p.bias(),
+                                    e.dropout, contiguousHeads(o.data(), e.rows, e.heads, e.dim), lse.data(), orNull(s),
+                                    parallel));
     std::vector<float> delta(rowHeads);
     attentionDelta(contiguousHeads<const float>(o.data(), e.rows, e.heads, e.dim), view(p.dO, e.rows), delta.data());
     const bool classes = e.kind == EdgeBiasKind::Classes;
     Guarded<double> partials(classes ? size_t(edgeTablePartials(e.rows, e.heads, e.classCount)) : 0);
     Workspace space(edgeAttentionBackwardWorkspace(e.rows, e.heads));
     const EdgeBiasGradients gradients{orNull(dw), orNull(partials), p.ds.empty() ? nullptr : p.ds.data(), orNull(du)};
-    expectDone(edgeAttentionBackward(graph, e.scale, view(p.q, e.rows), view(p.k, e.keys), view(p.v, e.keys), view(p.dO, e.rows),
-                                     lse.data(), delta.data(), p.bias(), e.dropout, dq.data(), dk.data(), dv.data(), gradients,
-                                     scratch ? space.get() : nullptr, parallel));
+    expectDone(edgeAttentionBackward(graph, e.scale, view(p.q, e.rows), view(p.k, e.keys), view(p.v, e.keys),
+                                     view(p.dO, e.rows), lse.data(), delta.data(), p.bias(), e.dropout, dq.data(),
+                                     dk.data(), dv.data(), gradients, scratch ? space.get() : nullptr, parallel));
     std::vector<double> table(classes ? size_t(e.heads * e.classCount) : 0);
     if (classes)
         edgeTableGradient(e.rows, e.heads, e.classCount, partials.data(), table.data());
-    return {o.values(), lse.values(), s.values(), dq.values(), dk.values(), dv.values(), dw.values(), du.values(), table};
+    return {o.values(),  lse.values(), s.values(),  dq.values(), dk.values(),
+            dv.values(), dw.values(),  du.values(), table};
 }
 
 inline void expectAgrees(const EdgeProblem& p, int32_t rowChunk = 512)

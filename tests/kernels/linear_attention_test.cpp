@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four steps of linear attention against the quadratic formula, over shards, and their gradients by central differences;
-// the fp32 kernels against the fp64 steps.
+// The four steps of linear attention against the quadratic formula, over shards, and their gradients by central
+// differences; the fp32 kernels against the fp64 steps.
 #include "kernels/linear_attention.h"
 #include "kernels/reference/linear_attention.h"
 
@@ -37,7 +37,9 @@ Linear makeLinear(int64_t tokens, int32_t heads, int32_t dim)
 Linear shardOf(const Linear& p, int64_t begin, int64_t end)
 {
     const int64_t width = int64_t(p.heads) * p.dim;
-    const auto cut = [&](const std::vector<double>& x) { return std::vector<double>(x.begin() + begin * width, x.begin() + end * width); };
+    const auto cut = [&](const std::vector<double>& x) {
+        return std::vector<double>(x.begin() + begin * width, x.begin() + end * width);
+    };
     return {end - begin, p.heads, p.dim, cut(p.q), cut(p.k), cut(p.v)};
 }
 
@@ -97,7 +99,8 @@ struct Tensors {
     std::vector<float> q, k, v;
 
     explicit Tensors(const Linear& p)
-        : shape{p.tokens, p.tokens, p.heads, p.dim}, q(p.q.begin(), p.q.end()), k(p.k.begin(), p.k.end()), v(p.v.begin(), p.v.end())
+        : shape{p.tokens, p.tokens, p.heads, p.dim}, q(p.q.begin(), p.q.end()), k(p.k.begin(), p.k.end()),
+          v(p.v.begin(), p.v.end())
     {
     }
     HeadView<const float> view(const std::vector<float>& x, int64_t begin, int64_t end) const
@@ -117,14 +120,16 @@ void expectDone(const Result<Ok>& done)
 }
 
 /// All four steps over the shards that `cuts` make; states are added in shard order.
-LinearFast runShards(const Tensors& t, const std::vector<float>& dy, const std::vector<int64_t>& cuts, const ParallelFor& parallel)
+LinearFast runShards(const Tensors& t, const std::vector<float>& dy, const std::vector<int64_t>& cuts,
+                     const ParallelFor& parallel)
 {
     const int32_t heads = t.shape.heads, dim = t.shape.dim;
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    std::vector<float> state(size_t(linearStateFloats(heads, dim)), 0.0f), backward(size_t(linearBackwardStateFloats(heads, dim)), 0.0f);
+    std::vector<float> state(size_t(linearStateFloats(heads, dim)), 0.0f),
+        backward(size_t(linearBackwardStateFloats(heads, dim)), 0.0f);
     std::vector<float> rows(size_t(linearBackwardWorkspace(t.shape.tokens, heads)) / 4, nan);
-    LinearFast out{std::vector<float>(dy.size(), nan), std::vector<float>(t.q.size(), nan), std::vector<float>(t.q.size(), nan),
-                   std::vector<float>(t.q.size(), nan)};
+    LinearFast out{std::vector<float>(dy.size(), nan), std::vector<float>(t.q.size(), nan),
+                   std::vector<float>(t.q.size(), nan), std::vector<float>(t.q.size(), nan)};
     const auto overShards = [&](auto body) {
         for (size_t s = 0; s + 1 < cuts.size(); ++s) {
             LinearShape shape = t.shape;
@@ -134,21 +139,25 @@ LinearFast runShards(const Tensors& t, const std::vector<float>& dy, const std::
     };
     overShards([&](const LinearShape& shape, int64_t begin, int64_t end) {
         std::vector<float> part(state.size(), nan);
-        expectDone(linearAttentionState(shape, t.view(t.q, begin, end), t.view(t.k, begin, end), t.view(t.v, begin, end), part.data(), parallel));
+        expectDone(linearAttentionState(shape, t.view(t.q, begin, end), t.view(t.k, begin, end),
+                                        t.view(t.v, begin, end), part.data(), parallel));
         std::transform(state.begin(), state.end(), part.begin(), state.begin(), std::plus<float>());
     });
     overShards([&](const LinearShape& shape, int64_t begin, int64_t end) {
-        expectDone(linearAttentionApply(shape, t.view(t.q, begin, end), t.view(t.v, begin, end), state.data(), out.y.data() + begin * dim, parallel));
+        expectDone(linearAttentionApply(shape, t.view(t.q, begin, end), t.view(t.v, begin, end), state.data(),
+                                        out.y.data() + begin * dim, parallel));
         std::vector<float> part(backward.size(), nan);
-        expectDone(linearAttentionBackwardState(shape, t.view(t.q, begin, end), t.view(t.v, begin, end), state.data(), dy.data() + begin * dim,
-                                                part.data(), rows.data() + begin * heads * 2, parallel));
+        expectDone(linearAttentionBackwardState(shape, t.view(t.q, begin, end), t.view(t.v, begin, end), state.data(),
+                                                dy.data() + begin * dim, part.data(), rows.data() + begin * heads * 2,
+                                                parallel));
         std::transform(backward.begin(), backward.end(), part.begin(), backward.begin(), std::plus<float>());
     });
     overShards([&](const LinearShape& shape, int64_t begin, int64_t end) {
         const int64_t at = begin * heads * dim;
-        expectDone(linearAttentionBackwardApply(shape, t.view(t.q, begin, end), t.view(t.k, begin, end), t.view(t.v, begin, end), state.data(),
-                                                backward.data(), dy.data() + begin * dim, rows.data() + begin * heads * 2, out.dq.data() + at,
-                                                out.dk.data() + at, out.dv.data() + at, parallel));
+        expectDone(linearAttentionBackwardApply(shape, t.view(t.q, begin, end), t.view(t.k, begin, end),
+                                                t.view(t.v, begin, end), state.data(), backward.data(),
+                                                dy.data() + begin * dim, rows.data() + begin * heads * 2,
+                                                out.dq.data() + at, out.dk.data() + at, out.dv.data() + at, parallel));
     });
     return out;
 }
@@ -183,7 +192,8 @@ TEST(LinearAttention, AgreesWithTheQuadraticFormulaAndItsGradientsOverShards)
         const std::vector<float> dy = someGradient(tokens * dim);
         const std::vector<double> gradient(dy.begin(), dy.end()), y = linearQuadratic(p);
         const LinearState state = linearState(p);
-        const LinearGradients g = linearBackwardApply(p, state, linearBackwardState(p, state, tokens, gradient), tokens, gradient);
+        const LinearGradients g =
+            linearBackwardApply(p, state, linearBackwardState(p, state, tokens, gradient), tokens, gradient);
         for (const std::vector<int64_t>& cuts :
              {std::vector<int64_t>{0, tokens}, {0, tokens / 3, tokens}, {0, tokens / 4, tokens / 4, tokens}}) {
             const LinearFast fast = runShards(t, dy, cuts, SerialFor());
