@@ -82,6 +82,7 @@ Result<Ok> run(const Options& options, const Sink& sink)
     runCases(context, python);
     if (!python.found().is_null())
         context.send({{"kind", "python"}, {"found", python.found()}});
+    context.peaks().refine(!options.quick, 0.01);
     context.send(peaksLine(context.peaks())); // the best of the whole run
     context.send({{"kind", "done"}});
     return Ok{};

@@ -170,9 +170,9 @@ void edgeCases(Context& context, PythonPeer& python)
         context.notRun(r, "FusedMM is not built in: it comes as source, without a package");
     });
     const std::string id = context.wants("C7") ? "C7" : "B5";
-    const int64_t large = context.size(262144, 1024);
-    context.guard(id, "METIS over random order, communities of degree 14", [&] { orders(context, "communities of degree 14", communities(large, 14, 1), true); });
+    context.guard(id, "METIS over random order, communities of degree 14", [&] { orders(context, "communities of degree 14", communities(nodes, 14, 1), true); });
     if (!context.quick()) {
+        context.guard(id, "METIS over random order, communities of degree 14, 262k nodes", [&] { orders(context, "communities of degree 14", communities(262144, 14, 1), false); });
         context.guard(id, "METIS over random order, communities of degree 46", [&] { orders(context, "communities of degree 46", communities(65536, 46, 1), false); });
         context.guard(id, "METIS over random order, R-MAT", [&] { orders(context, "R-MAT of degree 16", rmat(16, 16, 1), false); });
         context.guard(id, "METIS over random order, grid", [&] { orders(context, "grid", grid(512, 512, 1), false); });

@@ -16,27 +16,57 @@ namespace {
 
 using kernels::ForkJoinFor;
 
-/// A row whose ratio is the share of a ceiling.
-void addShare(Context& context, Row row, const Times& times, double flops, double peak, double bar, const std::string& ceiling)
+/// The ceiling that a set of kernels is held against, and its loop as one more side of the rounds.
+struct Yardstick {
+    std::string name;
+    CeilingLoop loop;
+    Times times;
+
+    Yardstick(std::string what, CeilingKind kind, const Context& context)
+        : name(std::move(what)), loop(ceilingLoop(kind, context.threads(), context.quick() ? 0.002 : 0.03))
+    {
+    }
+    /// The sides with the loop in front, where there is one.
+    std::vector<Times> beside(const Context& context, std::vector<Side> sides)
+    {
+        if (!loop.side)
+            return context.compare(sides);
+        sides.insert(sides.begin(), loop.side);
+        std::vector<Times> found = context.compare(sides);
+        times = found.front();
+        found.erase(found.begin());
+        return found;
+    }
+    double gflops() const { return times.empty() ? 0 : loop.flops * 1e-6 / times.median(); }
+};
+
+/// A row whose ratio is the share of a ceiling: medians of the same rounds.
+void addShare(Context& context, Row row, const Times& times, double flops, const Yardstick& yardstick, double bar)
 {
     row.ours = times;
     row.flops = flops;
-    row.peak = peak;
+    row.peak = yardstick.gflops();
+    row.peer = yardstick.times;
     row.bar = bar;
     row.measure = "share of peak";
-    row.peerName = ceiling;
-    row.peerBackend = "register-only loop of this run";
-    if (peak > 0 && times.median() > 0)
-        row.ratio = flops * 1e-6 / times.median() / peak;
+    row.peerName = yardstick.name;
+    row.peerBackend = "register-only loop in the same rounds";
+    if (*row.peak > 0 && times.median() > 0)
+        row.ratio = flops * 1e-6 / times.median() / *row.peak;
     else
         row.note = "the peak of this processor is not known";
+    row.more["peak_gflops"] = *row.peak;
     context.add(row);
 }
 
-std::string ceilingName(bool bf16)
+Yardstick yardstickFor(bool bf16, const Context& context)
 {
     const std::string_view set = kernels::cpu::kernels().name;
-    return !bf16 || (set != "amxbf16" && set != "avx512bf16") ? "fp32 multiply-add peak" : set == "amxbf16" ? "AMX bf16 peak" : "bf16 dot product peak";
+    if (bf16 && set == "amxbf16")
+        return {"AMX bf16 peak", CeilingKind::Amx, context};
+    if (bf16 && set == "avx512bf16")
+        return {"bf16 dot product peak", CeilingKind::Bf16, context};
+    return {"fp32 multiply-add peak", CeilingKind::Fp32, context};
 }
 
 /// Another set of kernels while it lives. Throws when this machine does not run it.
@@ -77,19 +107,19 @@ void shares(Context& context, DenseGraphs& graphs, const SizedCase& sized)
     const auto forward = [&](BiasUse use) { return timed([&p, &parallel, use] { p.forward(use, parallel); }); };
     const auto backward = [&](BiasUse use) { return timed([&p, &parallel, use] { p.backward(use, parallel); }); };
     // backward reads what the second forward left
-    const auto times = context.compare({forward(BiasUse::None), forward(BiasUse::Frozen), backward(BiasUse::Frozen), backward(BiasUse::Learned)});
-    const double peak = peakOf(context, size.bf16, false), flops = size.forwardFlops();
-    const std::string ceiling = ceilingName(size.bf16);
+    Yardstick peak = yardstickFor(size.bf16, context);
+    const auto times = peak.beside(context, {forward(BiasUse::None), forward(BiasUse::Frozen), backward(BiasUse::Frozen), backward(BiasUse::Learned)});
+    const double flops = size.forwardFlops();
     Row uniform = row("forward, uniform tiles"), classes = row("forward, class tiles");
     classes.extraBytes = countedPeakOf(p, [&] { p.forward(BiasUse::Frozen, parallel); });
     classes.error = p.forwardError(BiasUse::Frozen);
-    addShare(context, uniform, times[0], flops, peak, 0.60, ceiling);
-    addShare(context, classes, times[1], flops, peak, size.bf16 ? 0.55 : 0.57, ceiling);
+    addShare(context, uniform, times[0], flops, peak, 0.60);
+    addShare(context, classes, times[1], flops, peak, size.bf16 ? 0.55 : 0.57);
     Row frozen = row("backward, frozen table"), learned = row("backward, learned table");
     learned.extraBytes = countedPeak([&] { p.backward(BiasUse::Learned, parallel); });
     learned.error = p.backwardError(BiasUse::Learned);
-    addShare(context, frozen, times[2], size.backwardFlops(), peak, size.bf16 ? 0.45 : 0.60, ceiling);
-    addShare(context, learned, times[3], size.backwardFlops(), peak, size.bf16 ? 0.40 : 0.55, ceiling);
+    addShare(context, frozen, times[2], size.backwardFlops(), peak, size.bf16 ? 0.45 : 0.60);
+    addShare(context, learned, times[3], size.backwardFlops(), peak, size.bf16 ? 0.40 : 0.55);
     Row table = row("backward, table gradient over frozen bias");
     table.ours = times[3], table.peer = times[2];
     table.peerName = "ours, frozen bias";
@@ -117,10 +147,19 @@ void threadCases(Context& context)
         const kernels::SerialFor serial;
         p.forward(BiasUse::None, all);
         const auto run = [&](const kernels::ParallelFor& parallel) { backward ? p.backward(BiasUse::None, parallel) : p.forward(BiasUse::None, parallel); };
-        const auto times = context.compare({timed([&] { run(all); }), timed([&] { run(serial); })});
+        // what two cores of this machine are worth just now: other programs, or other guests of the host, may hold a part of them
+        const CeilingLoop loops[] = {ceilingLoop(CeilingKind::Fp32, context.threads()), ceilingLoop(CeilingKind::Fp32, 1)};
+        std::vector<Side> sides{timed([&] { run(all); }), timed([&] { run(serial); })};
+        for (const CeilingLoop& loop : loops)
+            if (loop.side)
+                sides.push_back(loop.side);
+        const auto times = context.compare(sides);
         row.ours = times[0], row.peer = times[1];
         row.flops = backward ? size.backwardFlops() : size.forwardFlops();
-        row.peak = peakOf(context, false, false);
+        if (sides.size() == 4) {
+            row.peak = loops[0].flops * 1e-6 / times[2].median();
+            row.more["register_loop_all_over_one"] = *row.peak / (loops[1].flops * 1e-6 / times[3].median());
+        }
         context.add(row);
     };
     context.guard("B2", "one-head backward, all threads over one", [&] { compare(one, "one-head backward, all threads over one", true); });
@@ -135,10 +174,10 @@ void narrowSet(Context& context, DenseGraphs& graphs)
     const ForcedSet forced("avx2");
     DenseProblem p(size, context.threads(), &graphs.of(size.tokens));
     const ForkJoinFor parallel(context.threads());
-    const auto times = context.compare({timed([&] { p.forward(BiasUse::Frozen, parallel); })});
+    Yardstick peak("AVX2 multiply-add peak", CeilingKind::Avx2, context);
+    const auto times = peak.beside(context, {timed([&] { p.forward(BiasUse::Frozen, parallel); })});
     row.error = p.forwardError(BiasUse::Frozen);
-    peakOf(context, false, false);
-    addShare(context, row, times[0], size.forwardFlops(), context.peaks().avx2.all, 0.5, "AVX2 multiply-add peak");
+    addShare(context, row, times[0], size.forwardFlops(), peak, 0.5);
 }
 
 /// Ours alone on sizes that no peer reaches: one head, all rows of 64k, a slice of rows of 262k.
@@ -152,11 +191,10 @@ void largeCase(Context& context, DenseGraphs& graphs, int64_t tokens, int64_t ro
     const ForkJoinFor parallel(context.threads());
     row.extraBytes = countedPeakOf(p, [&] { p.forward(BiasUse::Frozen, parallel); });
     row.more["topology_bytes"] = p.topologyBytes();
-    RoundLimits limits = context.limits();
-    limits.warmUps = 0; // the run above
-    const auto times = interleave(limits, {timed([&] { p.forward(BiasUse::Frozen, parallel); })});
+    Yardstick peak = yardstickFor(false, context);
+    const auto times = peak.beside(context, {timed([&] { p.forward(BiasUse::Frozen, parallel); })});
     row.error = p.forwardError(BiasUse::Frozen);
-    addShare(context, row, times[0], size.forwardFlops(), peakOf(context, false, false), 0.57, ceilingName(false));
+    addShare(context, row, times[0], size.forwardFlops(), peak, 0.57);
 }
 
 void linearMemory(Context& context, DenseGraphs& graphs)
@@ -169,7 +207,8 @@ void linearMemory(Context& context, DenseGraphs& graphs)
     Json sizes = Json::array();
     double least = 1e300, most = 0;
     double rate = 0; // flop/s of the last size
-    for (int64_t n = context.size(2048, 256); n <= row.n; n *= 2) {
+    const int64_t largest = row.n;
+    for (int64_t n = context.size(2048, 256); n <= largest; n *= 2) {
         const DenseSize size{n, 1, 64};
         const double flops = size.forwardFlops() + size.backwardFlops();
         if (rate > 0 && flops / rate > 2 * context.options().mostSeconds) {
@@ -191,6 +230,7 @@ void linearMemory(Context& context, DenseGraphs& graphs)
         least = std::min(least, double(bytes) / double(n));
         most = std::max(most, double(bytes) / double(n));
         row.extraBytes = bytes;
+        row.n = n;
     }
     row.more["sizes"] = sizes;
     row.ratio = most / least;

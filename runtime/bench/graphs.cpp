@@ -49,16 +49,14 @@ Csr fromPairs(int64_t nodes, const Pairs& pairs, uint64_t seed)
     return kernels::symmetrised(csr.view()); // drops repeats and loops
 }
 
-} // namespace
-
-Csr communities(int64_t nodes, int64_t degree, uint64_t seed)
+Csr communitiesOf(int64_t nodes, double degree, uint64_t seed)
 {
     constexpr int64_t kCommunity = 256;
     // stubs[i] .. stubs[i + 1]: the ends of node i. Mean of (1 - u)^(-2/3) is 3; the tail is cut at sqrt(nodes).
     std::vector<int64_t> stubs(size_t(nodes) + 1, 0);
     const double most = std::sqrt(double(nodes));
     for (int64_t i = 0; i < nodes; ++i) {
-        const double weight = std::pow(1 - drawUniform(seed, kWeight, uint64_t(i)), -2.0 / 3) * double(degree) / 3;
+        const double weight = std::pow(1 - drawUniform(seed, kWeight, uint64_t(i)), -2.0 / 3) * degree / 3;
         stubs[size_t(i) + 1] = stubs[size_t(i)] + std::max<int64_t>(1, std::llround(std::min(weight, most)));
     }
     const auto nodeOf = [&](int64_t stub) { return int32_t(std::upper_bound(stubs.begin(), stubs.end(), stub) - stubs.begin() - 1); };
@@ -74,6 +72,21 @@ Csr communities(int64_t nodes, int64_t degree, uint64_t seed)
         }
     }
     return fromPairs(nodes, pairs, seed);
+}
+
+} // namespace
+
+Csr communities(int64_t nodes, int64_t degree, uint64_t seed)
+{
+    const double wanted = double(degree);
+    double drawn = wanted; // repeats, loops and the cut tail cost edges: draw more until enough are left
+    for (int attempt = 0;; ++attempt) {
+        Csr graph = communitiesOf(nodes, drawn, seed);
+        const double found = double(graph.indices.size()) / double(nodes);
+        if (attempt == 6 || std::abs(found - wanted) <= 0.02 * wanted)
+            return graph;
+        drawn *= wanted / found;
+    }
 }
 
 Csr rmat(int64_t scale, int64_t degree, uint64_t seed)

@@ -9,7 +9,8 @@
 
 namespace megagraph::runtime::bench {
 
-/// Weights fall as a power law with exponent 2.5; nine in ten edges stay inside a community of 256 nodes. Mean degree `degree`.
+/// Weights fall as a power law with exponent 2.5; nine in ten edges stay inside a community of 256 nodes. Mean degree `degree`
+/// within 2 %, after repeats and loops are dropped.
 kernels::Csr communities(int64_t nodes, int64_t degree, uint64_t seed);
 /// 2^scale nodes, probabilities 0.57, 0.19, 0.19, 0.05 (Chakrabarti et al. 2004), degree/2 draws per node.
 kernels::Csr rmat(int64_t scale, int64_t degree, uint64_t seed);

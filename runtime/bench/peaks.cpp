@@ -19,6 +19,11 @@ namespace {
 
 using kernels::ForkJoinFor;
 
+struct Loop {
+    void (*run)(int64_t turns) = nullptr; // null: not on this processor
+    double flopsPerTurn = 0;
+};
+
 #if defined(__x86_64__)
 
 // Twelve chains hide four cycles of latency on two ports with room to spare. All registers start as 0: no denormal, no NaN.
@@ -54,9 +59,6 @@ void tiles(int64_t turns)
                  : "rcx", "cc", "memory");
 }
 
-// One turn of each loop in floating-point operations: 12 instructions of (lanes) multiply-adds; 4 tiles of 16 x 16 x 32.
-constexpr double kFma512 = 12 * 16 * 2, kFma256 = 12 * 8 * 2, kDot512 = 12 * 32 * 2, kTiles = 4 * 16 * 16 * 32 * 2;
-
 bool requestTiles()
 {
     constexpr long kRequest = 0x1023, kTileData = 18; // ARCH_REQ_XCOMP_PERM
@@ -71,16 +73,22 @@ unsigned leaf7(unsigned sub, unsigned what) // what: 0 = eax, 3 = edx
 
 #endif
 
-/// GFLOP/s of `threads` threads that each run `loop` for about `seconds`.
-double rate(int32_t threads, double seconds, double flopsPerTurn, void (*loop)(int64_t))
+/// Turns of `loop` that take about `seconds` on one thread.
+int64_t turnsFor(const Loop& loop, double seconds)
 {
-    int64_t turns = 20'000;
-    double start = monotonicSeconds();
-    loop(turns);
-    turns = std::max<int64_t>(turns, int64_t(double(turns) * seconds / std::max(1e-7, monotonicSeconds() - start)));
-    start = monotonicSeconds();
-    ForkJoinFor(threads).run(threads, [&](int64_t, int32_t) { loop(turns); });
-    return double(turns) * flopsPerTurn * threads * 1e-9 / (monotonicSeconds() - start);
+    constexpr int64_t kProbe = 20'000;
+    const double start = monotonicSeconds();
+    loop.run(kProbe);
+    return std::max<int64_t>(kProbe, int64_t(double(kProbe) * seconds / std::max(1e-7, monotonicSeconds() - start)));
+}
+
+/// GFLOP/s of `threads` threads that each run `loop` for about `seconds`.
+double rate(int32_t threads, double seconds, const Loop& loop)
+{
+    const int64_t turns = turnsFor(loop, seconds);
+    const double start = monotonicSeconds();
+    ForkJoinFor(threads).run(threads, [&](int64_t, int32_t) { loop.run(turns); });
+    return double(turns) * loop.flopsPerTurn * threads * 1e-9 / (monotonicSeconds() - start);
 }
 
 double copyRate(int32_t threads)
@@ -119,8 +127,21 @@ bool hasAmxBf16()
     return has;
 }
 
+// One turn in floating-point operations: 12 instructions of (lanes) multiply-adds; 4 tiles of 16 x 16 x 32.
+static Loop loopOf(CeilingKind kind)
+{
+    switch (kind) {
+    case CeilingKind::Fp32: return hasAvx512() ? Loop{fma512, 12 * 16 * 2} : loopOf(CeilingKind::Avx2);
+    case CeilingKind::Avx2: return hasAvx2() ? Loop{fma256, 12 * 8 * 2} : Loop{};
+    case CeilingKind::Bf16: return hasAvx512Bf16Dot() ? Loop{dot512, 12 * 32 * 2} : Loop{};
+    case CeilingKind::Amx: return hasAmxBf16() ? Loop{tiles, 4 * 16 * 16 * 32 * 2} : Loop{};
+    }
+    return {};
+}
+
 #else
 
+static Loop loopOf(CeilingKind) { return {}; }
 bool hasAvx2() { return false; }
 bool hasAvx512() { return false; }
 bool hasAvx512Bf16Dot() { return false; }
@@ -128,22 +149,32 @@ bool hasAmxBf16() { return false; }
 
 #endif
 
-void Peaks::refine([[maybe_unused]] bool withCopy, [[maybe_unused]] double seconds)
+void Peaks::refine(bool withCopy, double seconds)
 {
-#if defined(__x86_64__)
-    if (hasAvx2())
-        raise(avx2, threads, [&](int32_t t) { return rate(t, seconds, kFma256, fma256); });
-    if (hasAvx512())
-        raise(fp32, threads, [&](int32_t t) { return rate(t, seconds, kFma512, fma512); });
-    else
-        fp32 = avx2;
-    if (hasAvx512Bf16Dot())
-        raise(bf16, threads, [&](int32_t t) { return rate(t, seconds, kDot512, dot512); });
-    if (hasAmxBf16())
-        raise(amx, threads, [&](int32_t t) { return rate(t, seconds, kTiles, tiles); });
-#endif
+    const auto raiseTo = [&](Ceiling& ceiling, CeilingKind kind) {
+        if (const Loop loop = loopOf(kind); loop.run != nullptr)
+            raise(ceiling, threads, [&](int32_t t) { return rate(t, seconds, loop); });
+    };
+    raiseTo(avx2, CeilingKind::Avx2);
+    raiseTo(fp32, CeilingKind::Fp32);
+    raiseTo(bf16, CeilingKind::Bf16);
+    raiseTo(amx, CeilingKind::Amx);
     if (withCopy)
         raise(copy, threads, copyRate);
+}
+
+CeilingLoop ceilingLoop(CeilingKind kind, int32_t threads, double seconds)
+{
+    const Loop loop = loopOf(kind);
+    if (loop.run == nullptr)
+        return {};
+    const int64_t turns = turnsFor(loop, seconds);
+    const auto side = [loop, turns, threads] {
+        const double start = monotonicSeconds();
+        ForkJoinFor(threads).run(threads, [&](int64_t, int32_t) { loop.run(turns); });
+        return 1e3 * (monotonicSeconds() - start);
+    };
+    return {side, double(turns) * loop.flopsPerTurn * threads};
 }
 
 } // namespace megagraph::runtime::bench

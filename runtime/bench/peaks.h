@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 namespace megagraph::runtime::bench {
 
@@ -21,6 +22,15 @@ struct Peaks {
     /// Measures once more and keeps the best: other programs can only lower a number.
     void refine(bool withCopy, double seconds);
 };
+
+/// One ceiling as a side of a comparison: a share of a peak is then a ratio of medians of the same rounds, whatever other
+/// programs do meanwhile.
+enum class CeilingKind { Fp32, Avx2, Bf16, Amx };
+struct CeilingLoop {
+    std::function<double()> side; ///< runs once (about 30 ms), returns milliseconds; empty: the processor has no such instruction
+    double flops = 0;             ///< of one run, all threads together
+};
+CeilingLoop ceilingLoop(CeilingKind kind, int32_t threads, double seconds = 0.03);
 
 bool hasAvx2();
 bool hasAvx512();
