@@ -7,7 +7,6 @@ namespace megagraph {
 namespace {
 
 constexpr int64_t kTile = 64;
-constexpr int64_t kMostListHops = 15;
 
 int64_t blocks(int64_t tokens)
 {

@@ -10,6 +10,8 @@
 
 namespace megagraph {
 
+constexpr int64_t kMostListHops = 15; ///< an entry of a list has four bits for the class
+
 /// w = ceil(log2(K + 2)).
 int32_t biasPlanes(int64_t hops);
 
@@ -31,6 +33,9 @@ int64_t packPlaneBytes(int64_t rows, int64_t hops, int64_t tiles);
 int64_t stripBytes(int64_t nodes, int64_t hops);
 /// Exactly the storage of kernels EdgeTiles with values of `heads` heads.
 int64_t edgeTileBytes(int64_t rows, int64_t edges, int64_t touchedTiles, int64_t heads);
+
+/// What plans and profiles of a model hold before anyone chooses: lists while an entry has room for K, then planes.
+inline BiasPolicy usualBiasPolicy(int64_t hops) { return hops > kMostListHops ? BiasPolicy::Planes : BiasPolicy::Lists; }
 
 struct BiasChoice {
     int64_t rows = 0, keys = 0, hops = 0; // n, N over all key intervals, K

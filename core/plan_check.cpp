@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan_check.h"
 
+#include "core/bias_storage.h"
 #include "core/schedule.h"
 
 #include <fmt/format.h>
@@ -197,6 +198,9 @@ Result<Ok> checkAttention(const Plan& plan)
                                                 architectureName(plan.model.kind)));
     if (attentionKind(plan.model) == AttentionKind::Dense && (plan.model.hops < 0 || plan.model.hops > 27))
         return illegal("model.hops", fmt::format("got {}, expected 0 to 27 (32 bias classes)", plan.model.hops));
+    if (attentionKind(plan.model) == AttentionKind::Dense && plan.attention == AttentionPath::Fused && plan.bias == BiasPolicy::Lists &&
+        plan.model.hops > kMostListHops)
+        return illegal("bias", fmt::format("lists hold at most {} hops, the model has {}; use planes or strips", kMostListHops, plan.model.hops));
     return Ok{};
 }
 
@@ -231,11 +235,6 @@ Result<Ok> checkRunnable(const Plan& plan)
         return notYet("precision", "this version's runtime computes in fp32 only");
     if (plan.schedule == PipelineSchedule::Interleaved || plan.schedule == PipelineSchedule::ZeroBubble || plan.chunks != 1)
         return notYet("schedule", "this version's runtime has gpipe and 1f1b with one chunk per stage");
-    const bool dense = attentionKind(plan.model) == AttentionKind::Dense;
-    if (dense && plan.attention == AttentionPath::Fused && plan.bias != BiasPolicy::Lists)
-        return notYet("bias", fmt::format("this version's kernels read bias policy lists only, not {}", biasPolicyName(plan.bias)));
-    if (dense && plan.model.hops > 11)
-        return notYet("model.hops", fmt::format("bias lists hold at most 11 hops, got {}", plan.model.hops));
     if (plan.model.edgeEncoding != EdgeEncoding::None)
         return notYet("model.edge_encoding", "this version's runtime has no edge encoding; use none");
     for (const DeviceSpec& device : plan.cluster.devices())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/cost_model.h"
 
+#include "core/bias_storage.h"
 #include "core/precision.h"
 
 #include <fmt/format.h>
@@ -591,15 +592,26 @@ Estimate CostModel::base() const
     return estimateOf(double(hardware_.contextBytes), Provenance::Assumed);
 }
 
-Estimate CostModel::sequenceBytes(const Shard& shard, AttentionPath attention, Exchange exchange, int64_t contextRanks, int64_t busy) const
+Estimate CostModel::sequenceBytes(const Shard& shard, AttentionPath attention, BiasPolicy bias, Exchange exchange, int64_t contextRanks,
+                                  int64_t busy) const
 {
+    const bool fusedDense = attentionKind(model_) == AttentionKind::Dense && attention == AttentionPath::Fused;
+    const BiasPolicy profiled = usualBiasPolicy(model_.hops);
+    const auto structure = [&](BiasPolicy policy, const Shard& s) {
+        switch (policy) {
+        case BiasPolicy::Lists: return listBytesEstimate(s.rows, s.keys, s.nearPairs, s.tiles);
+        case BiasPolicy::Planes: return planeBytes(s.rows, s.keys, model_.hops);
+        case BiasPolicy::Strips: return stripBytes(s.keys, model_.hops) + 8 * (s.keys + 1) + 4 * dataset_.entries;
+        }
+        return int64_t(0);
+    };
     const double perRow = dataset_.nodes > 0 ? double(dataset_.featureNonzeros) / double(dataset_.nodes) : 0;
     const Formula formula = [&](double n) {
         const Shard s = scaledShard(shard, double(shard.rows) * n / std::max(1.0, double(shard.keys)), n);
         const double rows = double(s.rows), keys = double(s.keys);
         double bytes = rows * 24 + (dataset_.featureKind == "sparse" ? rows * (perRow * 12 + 8) : rows * double(dataset_.featureWidth) * 4);
-        if (attentionKind(model_) == AttentionKind::Dense && attention == AttentionPath::Fused) // models design, 2.3
-            bytes += 2 * double(s.nearPairs) + 4 * double(s.tiles) + rows * keys / 16384 + rows * keys / 262144 + rows / 8 + 4 * keys;
+        if (fusedDense)
+            bytes += double(structure(profiled, s)) + 4 * keys;
         else if (attentionKind(model_) == AttentionKind::Dense)
             bytes += rows * keys; // one class code per pair
         else
@@ -612,7 +624,10 @@ Estimate CostModel::sequenceBytes(const Shard& shard, AttentionPath attention, E
     const Series* known = series(key);
     if (!known && contextRanks == 1)
         known = series(fmt::format("memory|sequence|{}|{}|1", attentionPathName(attention), exchangeName(exchange)));
-    return known ? fromSeries(*known, n, formula, &Sample::saved) : estimateOf(formula(n), Provenance::Assumed);
+    Estimate bytes = known ? fromSeries(*known, n, formula, &Sample::saved) : estimateOf(formula(n), Provenance::Assumed);
+    if (fusedDense && bias != profiled) // what another policy keeps in its place follows from the shapes
+        bytes.value = std::max<int64_t>(0, bytes.value - structure(profiled, shard)) + structure(bias, shard);
+    return bytes;
 }
 
 } // namespace megagraph::planner

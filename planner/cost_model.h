@@ -61,8 +61,9 @@ class CostModel {
     Estimate update(int64_t parameters, int64_t busy) const;
     Estimate host(int64_t busy) const;
     Estimate base() const;
-    /// Counted bytes a rank keeps of its sequence: lists, edges, features, labels.
-    Estimate sequenceBytes(const Shard& shard, AttentionPath attention, Exchange exchange, int64_t contextRanks, int64_t busy) const;
+    /// Counted bytes a rank keeps of its sequence: distance structure, edges, features, labels.
+    Estimate sequenceBytes(const Shard& shard, AttentionPath attention, BiasPolicy bias, Exchange exchange, int64_t contextRanks,
+                           int64_t busy) const;
 
     const std::vector<ParameterSpec>& layout() const { return layout_; }
     /// Points of the profile that serve no number of this model, for `profile show`.

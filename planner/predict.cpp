@@ -304,7 +304,7 @@ RankPrediction rankMemory(const CostModel& cost, const Plan& plan, const std::ve
         const Peak peak = peakOf(micro, plan.model.blocks, double(own.rows) / double(widest));
         if (peak.activations + peak.workspace > worst.activations + worst.workspace)
             worst = peak;
-        topology += cost.sequenceBytes(own, plan.attention, stage.exchange, contextSize(stage), plan.world()).value;
+        topology += cost.sequenceBytes(own, plan.attention, plan.bias, stage.exchange, contextSize(stage), plan.world()).value;
     }
     out.categories[size_t(MemoryCategory::Activations)] = worst.activations;
     out.categories[size_t(MemoryCategory::Workspace)] = worst.workspace;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "planner/space.h"
 
+#include "core/bias_storage.h"
 #include "core/plan_check.h"
 
 #include <fmt/format.h>
@@ -35,6 +36,7 @@ Plan makePlan(const Problem& problem, const Knobs& knobs)
     plan.partitionSeed = problem.stats.partitionSeed;
     plan.microBatches = clusters ? std::max<int64_t>(1, int64_t(problem.stats.sequences.size())) : 1;
     plan.attention = knobs.attention;
+    plan.bias = usualBiasPolicy(problem.model.hops);
     StagePlan stage;
     stage.lastLayer = problem.model.blocks + 2;
     stage.replicas = knobs.replicas;

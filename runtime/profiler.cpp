@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/profiler.h"
 
+#include "core/bias_storage.h"
 #include "core/clock.h"
 #include "core/event.h"
 #include "kernels/graph/token_order.h"
@@ -310,9 +311,16 @@ void buildLists(AttentionBench& bench, const Workbench& work, int64_t queries, i
     const kernels::Csr& graph = lists ? work.graph : none; // without edges every pair is far: a bias that costs nothing
     const kernels::SerialFor serial;
     if (!materialised) {
-        dense.whole = need(kernels::buildTileLists(graph.view(), dense.hops, 0, queries, dense.cuts, serial, {}));
-        job.x["near_pairs"] = double(dense.whole.at(0).nearPairs);
-        job.x["tiles"] = double(dense.whole.at(0).touchedTiles);
+        if (usualBiasPolicy(dense.hops) == BiasPolicy::Lists) {
+            kernels::TileLists built = std::move(need(kernels::buildTileLists(graph.view(), dense.hops, 0, queries, dense.cuts, serial, {})).at(0));
+            job.x["near_pairs"] = double(built.nearPairs);
+            job.x["tiles"] = double(built.touchedTiles);
+            dense.stores.emplace_back(std::move(built));
+        } else { // every tile is stored, whatever lies in it
+            kernels::TilePlanes built = std::move(need(kernels::buildTilePlanes(graph.view(), dense.hops, 0, queries, dense.cuts, {}, serial, {})).at(0));
+            job.x["tiles"] = double(built.queryBlocks * built.keyBlocks);
+            dense.stores.emplace_back(std::move(built));
+        }
         return;
     }
     const MemoryScope scope(MemoryCategory::Topology, "profile", "distance classes of all pairs");

@@ -3,6 +3,7 @@
 
 #include "runtime/functions/support.h"
 
+#include "core/bias_storage.h"
 #include "core/cuts.h"
 #include "kernels/graph/token_order.h"
 
@@ -161,13 +162,25 @@ void buildDense(TokenSequence& s, const SequencePlan& shared, kernels::CsrView g
     const bool ring = plan.stages[0].exchange == Exchange::Ring && shared.contextSize > 1;
     const std::vector<int64_t> whole{0, s.dense.cuts.back()};
     const kernels::ForkJoinFor parallel{int32_t(shared.threads)};
-    auto lists = require(kernels::buildTileLists(graph, s.dense.hops, s.begin(), s.begin() + s.tokenRows[size_t(s.rank)],
-                                                 ring ? s.dense.cuts : whole, parallel, {}));
+    const std::vector<int64_t>& cuts = ring ? s.dense.cuts : whole;
+    const int64_t begin = s.begin(), end = begin + s.tokenRows[size_t(s.rank)];
     int64_t bytes = 0;
-    for (const auto& list : lists)
-        bytes += list.bytes();
-    s.charges.emplace_back(MemoryCategory::Topology, bytes, "distance lists");
-    (ring ? s.dense.perInterval : s.dense.whole) = std::move(lists);
+    const auto keep = [&](auto&& stores) {
+        for (auto& store : stores) {
+            bytes += store.bytes();
+            s.dense.stores.emplace_back(std::move(store));
+        }
+    };
+    switch (plan.bias) {
+    case BiasPolicy::Lists: keep(require(kernels::buildTileLists(graph, s.dense.hops, begin, end, cuts, parallel, {}))); break;
+    case BiasPolicy::Planes: keep(require(kernels::buildTilePlanes(graph, s.dense.hops, begin, end, cuts, {}, parallel, {}))); break;
+    case BiasPolicy::Strips: // nothing kept but the graph; the search of a call is charged as if it were there all the time
+        s.distanceGraph = {{graph.indptr.begin(), graph.indptr.end()}, {graph.indices.begin(), graph.indices.end()}};
+        bytes = 8 * int64_t(s.distanceGraph.indptr.size()) + 4 * int64_t(s.distanceGraph.indices.size()) + stripBytes(graph.nodes, s.dense.hops);
+        s.dense.stores.assign(cuts.size() - 1, DistanceStrips{s.distanceGraph.view()});
+        break;
+    }
+    s.charges.emplace_back(MemoryCategory::Topology, bytes, "distance structure");
 }
 
 void buildEdges(TokenSequence& s, const ModelSpec& model, kernels::CsrView graph)

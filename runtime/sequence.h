@@ -44,7 +44,7 @@ class TokenSequence final : public Sequence {
     at::Tensor convolutionValues;
 
     /// Storage behind the spans above.
-    kernels::Csr featureRows, edgeRows, convolutionRows;
+    kernels::Csr featureRows, edgeRows, convolutionRows, distanceGraph;
     kernels::Transposed featureColumns, edgeColumns, convolutionColumns;
     std::vector<MemoryCharge> charges;
 };

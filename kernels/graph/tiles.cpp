@@ -96,7 +96,8 @@ void appendDense(const TileBits& tile, std::vector<uint16_t>& out)
 Result<Ok> check(CsrView graph, int32_t hops, int32_t mostHops, int64_t begin, int64_t end, std::span<const int64_t> cuts)
 {
     if (hops < 0 || hops > mostHops)
-        return Error{ErrorCode::InvalidInput, fmt::format("distance lists: hops: out of range, got {}, expected 0 to {}; cut distances earlier", hops, mostHops)};
+        return Error{ErrorCode::InvalidInput, fmt::format("distance lists: hops: out of range, got {}, expected 0 to {}; cut distances earlier{}", hops, mostHops,
+                                                          mostHops < kMostPlaneHops ? " or take bias policy planes or strips" : "")};
     if (begin < 0 || begin > end || end > graph.nodes + 1)
         return Error{ErrorCode::InvalidInput, fmt::format("distance lists: query rows: got [{}, {}), expected an interval of {} tokens", begin, end, graph.nodes)};
     for (size_t c = 0; c + 1 < cuts.size(); ++c) {

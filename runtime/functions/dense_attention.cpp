@@ -2,6 +2,7 @@
 #include "runtime/functions/support.h"
 
 #include "kernels/attention.h"
+#include "kernels/strips.h"
 #include "runtime/allocator.h"
 #include "runtime/functions/dense_attention.h"
 
@@ -29,10 +30,11 @@ at::Tensor shiftedTable(const at::Tensor& table, const DenseTopology& topology)
 struct Call {
     kernels::AttentionShape shape;
     kernels::Bias bias;
+    const DistanceStrips* strips = nullptr; ///< policy `strips`: bias holds neither lists nor planes
 };
 
 Call makeCall(const State& state, int64_t queries, int64_t width, const at::Tensor& shifted, int64_t keyBegin, int64_t keyEnd,
-              const kernels::TileLists& lists)
+              const DistanceStore& store)
 {
     const DenseTopology& topology = *state.topology;
     Call call;
@@ -43,8 +45,22 @@ Call makeCall(const State& state, int64_t queries, int64_t width, const at::Tens
     call.bias.table = shifted.data_ptr<float>();
     call.bias.queryComponent = topology.components.subspan(size_t(topology.queryBegin), size_t(queries));
     call.bias.keyComponent = topology.components.subspan(size_t(keyBegin), size_t(keyEnd - keyBegin));
-    call.bias.lists = lists.view();
+    if (const auto* lists = std::get_if<kernels::TileLists>(&store)) {
+        call.bias.lists = lists->view();
+    } else if (const auto* planes = std::get_if<kernels::TilePlanes>(&store)) {
+        call.bias.storage = kernels::BiasStorage::Planes;
+        call.bias.planes = planes->view();
+    } else {
+        call.strips = std::get_if<DistanceStrips>(&store);
+    }
     return call;
+}
+
+kernels::StripPlanes stripsOf(const Call& call, const kernels::ParallelFor& parallel)
+{
+    const kernels::AttentionShape& s = call.shape;
+    return require(kernels::StripPlanes::create(call.strips->graph, call.bias.hops, s.queryOffset, s.queryOffset + s.queries, s.keyOffset,
+                                                s.keyOffset + s.keys, parallel, {}));
 }
 
 at::Tensor workspace(int64_t bytes, const char* op)
@@ -107,6 +123,50 @@ at::Tensor deltaOf(const at::Tensor& o, const at::Tensor& dO, const at::Tensor& 
     return delta.mul_(sums);
 }
 
+/// The kernel of a forward step, whatever the bias policy.
+void partial(const State& state, const Call& call, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool first,
+             const RowState& rows, const kernels::ForkJoinFor& parallel)
+{
+    const int32_t h = state.options.heads, slots = parallel.slots();
+    const kernels::Dropout& dropout = state.options.dropout;
+    if (call.strips == nullptr) {
+        const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, slots), "attention");
+        require(kernels::attentionPartial(call.shape, heads(q, h), heads(k, h), heads(v, h), call.bias, dropout, first, rows.view(),
+                                          work.data_ptr(), parallel));
+        return;
+    }
+    kernels::StripPlanes strips = stripsOf(call, parallel);
+    const at::Tensor work = workspace(kernels::attentionStripsForwardWorkspace(call.shape, slots), "attention");
+    require(kernels::attentionPartialStrips(call.shape, heads(q, h), heads(k, h), heads(v, h), call.bias, strips, dropout, first,
+                                            rows.view(), work.data_ptr(), parallel));
+}
+
+/// What the backward kernel reads besides keys and values, and what it adds to.
+struct RowGradients {
+    const at::Tensor &q, &dO, &lse, &delta, &dq, &partials;
+};
+
+/// The kernel of a backward step, whatever the bias policy; dk, dv [keys, H d_h] +=.
+void backwardStep(const State& state, const Call& call, const RowGradients& rows, const at::Tensor& k, const at::Tensor& v,
+                  const at::Tensor& dk, const at::Tensor& dv, const kernels::ForkJoinFor& parallel)
+{
+    const int32_t h = state.options.heads, slots = parallel.slots();
+    const kernels::Dropout& dropout = state.options.dropout;
+    const float *lse = rows.lse.data_ptr<float>(), *delta = rows.delta.data_ptr<float>();
+    float *dq = rows.dq.data_ptr<float>(), *dKeys = dk.data_ptr<float>(), *dValues = dv.data_ptr<float>();
+    double* bins = rows.partials.data_ptr<double>();
+    if (call.strips == nullptr) {
+        const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, slots), "attention backward");
+        require(kernels::attentionBackward(call.shape, heads(rows.q, h), heads(k, h), heads(v, h), heads(rows.dO, h), lse, delta, call.bias,
+                                           dropout, dq, dKeys, dValues, bins, work.data_ptr(), parallel));
+        return;
+    }
+    kernels::StripPlanes strips = stripsOf(call, parallel);
+    const at::Tensor work = workspace(kernels::attentionStripsBackwardWorkspace(call.shape, slots), "attention backward");
+    require(kernels::attentionBackwardStrips(call.shape, heads(rows.q, h), heads(k, h), heads(v, h), heads(rows.dO, h), lse, delta, call.bias,
+                                             strips, dropout, dq, dKeys, dValues, bins, work.data_ptr(), parallel));
+}
+
 /// Bins of all steps -> db [H, B], the far bin closed here and nowhere else.
 at::Tensor closedTable(const at::Tensor& partials, const State& state)
 {
@@ -126,12 +186,10 @@ class FusedFunction : public Function<FusedFunction> {
         const kernels::ForkJoinFor parallel{int32_t(state.options.threads)};
         const at::Tensor shifted = shiftedTable(table, *state.topology), k = allKeys - referenceKey(allKeys);
         const int32_t h = state.options.heads;
-        const Call call = makeCall(state, q.size(0), q.size(1), shifted, 0, k.size(0), state.topology->whole.at(0));
+        const Call call = makeCall(state, q.size(0), q.size(1), shifted, 0, k.size(0), state.topology->stores.at(0));
         at::Tensor o = at::empty_like(q), lse = at::empty({h, q.size(0)}, at::kFloat);
         const RowState rows(q.size(0), q.size(1), h);
-        const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, parallel.slots()), "attention");
-        require(kernels::attentionPartial(call.shape, heads(q, h), heads(k, h), heads(v, h), call.bias, state.options.dropout, true,
-                                          rows.view(), work.data_ptr(), parallel));
+        partial(state, call, q, k, v, true, rows, parallel);
         rows.finish(o, lse);
         context->save_for_backward({q, k, v, shifted, o, lse, rows.roundedSums(lse)});
         keep(context, state);
@@ -147,14 +205,10 @@ class FusedFunction : public Function<FusedFunction> {
         const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &lse = saved[5];
         const int32_t h = state.options.heads;
         const at::Tensor dO = gradients[0].contiguous(), delta = deltaOf(saved[4], dO, saved[6]);
-        const Call call = makeCall(state, q.size(0), q.size(1), saved[3], 0, k.size(0), state.topology->whole.at(0));
+        const Call call = makeCall(state, q.size(0), q.size(1), saved[3], 0, k.size(0), state.topology->stores.at(0));
         at::Tensor dq = zeros({q.size(0), q.size(1)}), dk = zeros({k.size(0), k.size(1)}), dv = zeros({v.size(0), v.size(1)});
         at::Tensor partials = at::zeros({h, state.topology->classes}, at::kDouble);
-        const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, parallel.slots()), "attention backward");
-        require(kernels::attentionBackward(call.shape, heads(q, h), heads(k, h), heads(v, h), heads(dO, h), lse.data_ptr<float>(),
-                                           delta.data_ptr<float>(), call.bias, state.options.dropout, dq.data_ptr<float>(),
-                                           dk.data_ptr<float>(), dv.data_ptr<float>(), partials.data_ptr<double>(),
-                                           work.data_ptr(), parallel));
+        backwardStep(state, call, {q, dO, lse, delta, dq, partials}, k, v, dk, dv, parallel);
         return {dq, dk, dv, closedTable(partials, state), at::Tensor()};
     }
 };
@@ -205,11 +259,8 @@ class RingFunction : public Function<RingFunction> {
             {
                 const Stopwatch watch(state.options.seconds);
                 const size_t b = heldAt(*state.ring, step);
-                const Call call = makeCall(state, n, d, shifted, topology.cuts[b], topology.cuts[b + 1], topology.perInterval.at(b));
-                const at::Tensor work = workspace(kernels::attentionForwardWorkspace(call.shape, parallel.slots()), "attention");
-                const at::Tensor keys = held.narrow(1, 0, d) - reference;
-                require(kernels::attentionPartial(call.shape, heads(q, h), heads(keys, h), heads(held.narrow(1, d, d), h), call.bias,
-                                                  state.options.dropout, step == 0, rows.view(), work.data_ptr(), parallel));
+                const Call call = makeCall(state, n, d, shifted, topology.cuts[b], topology.cuts[b + 1], topology.stores.at(b));
+                partial(state, call, q, held.narrow(1, 0, d) - reference, held.narrow(1, d, d), step == 0, rows, parallel);
             }
             if (!last) {
                 state.ring->waitRing();
@@ -247,14 +298,9 @@ class RingFunction : public Function<RingFunction> {
             at::Tensor dk = zeros({count, d}), dv = zeros({count, d});
             {
                 const Stopwatch watch(state.options.seconds);
-                const Call call = makeCall(state, n, d, saved[3], topology.cuts[b], topology.cuts[b + 1], topology.perInterval.at(b));
-                const at::Tensor work = workspace(kernels::attentionBackwardWorkspace(call.shape, parallel.slots()), "attention backward");
-                const at::Tensor keys = held.narrow(1, 0, d) - saved[7];
-                require(kernels::attentionBackward(call.shape, heads(q, h), heads(keys, h), heads(held.narrow(1, d, d), h),
-                                                   heads(dO, h), lse.data_ptr<float>(),
-                                                   delta.data_ptr<float>(), call.bias, state.options.dropout, dq.data_ptr<float>(),
-                                                   dk.data_ptr<float>(), dv.data_ptr<float>(), partials.data_ptr<double>(),
-                                                   work.data_ptr(), parallel));
+                const Call call = makeCall(state, n, d, saved[3], topology.cuts[b], topology.cuts[b + 1], topology.stores.at(b));
+                backwardStep(state, call, {q, dO, lse, delta, dq, partials}, held.narrow(1, 0, d) - saved[7], held.narrow(1, d, d), dk, dv,
+                             parallel);
             }
             at::Tensor sum = pack(dk, dv);
             if (step > 0) { // gradients of this interval from the ranks before, sent at the end of their step

@@ -7,6 +7,7 @@
 // blocks equals the closed sum. Training thread only; topologies outlive the backward pass.
 #pragma once
 
+#include "kernels/graph/planes.h"
 #include "kernels/graph/tiles.h"
 #include "kernels/types.h"
 #include "runtime/comm.h"
@@ -14,18 +15,23 @@
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <span>
+#include <variant>
 #include <vector>
 
 namespace megagraph::runtime {
 
-/// Distance structure of own query rows. One list per key interval: {0, N} for fused, the context cuts for ring.
+/// Bias policy `strips` keeps nothing but the graph [tokens without graph token], which the searches of every call read.
+struct DistanceStrips { kernels::CsrView graph; };
+/// Near pairs of own query rows with one interval of keys, in the storage of the bias policy. All give the same bits.
+using DistanceStore = std::variant<kernels::TileLists, kernels::TilePlanes, DistanceStrips>;
+
+/// Distance structure of own query rows. One store per key interval: {0, N} for fused, the context cuts for ring.
 struct DenseTopology {
     int32_t hops = 0, classes = 0;        // K, B
     int64_t queryBegin = 0;               // global number of the first own token
     std::vector<int64_t> cuts;            // intervals of all tokens, graph token included: C + 1
     std::span<const int32_t> components;  // [tokens], -1 = graph token
-    std::vector<kernels::TileLists> whole; // 1 list over all keys, or empty
-    std::vector<kernels::TileLists> perInterval; // C lists, or empty
+    std::vector<DistanceStore> stores;    // 1 over all keys, or C; empty for the materialised path
 };
 
 struct AttentionOptions {

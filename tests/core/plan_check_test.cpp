@@ -106,6 +106,12 @@ TEST(PlanCheck, AcceptsWhatThisVersionRuns)
                 }), dataset()).ok());
     EXPECT_TRUE(checkPlan(clusterPlan(2, 4), dataset()).ok());
     EXPECT_TRUE(checkPlan(changed(plan(), [](Plan& p) { p.stages[0].recompute = Recompute::Block; }), dataset()).ok());
+    EXPECT_TRUE(checkPlan(changed(plan(), [](Plan& p) { p.model.hops = 15; }), dataset()).ok());
+    for (const BiasPolicy bias : {BiasPolicy::Planes, BiasPolicy::Strips})
+        EXPECT_TRUE(checkPlan(changed(ringPlan(2), [bias](Plan& p) {
+                        p.bias = bias;
+                        p.model.hops = 27;
+                    }), dataset()).ok());
 }
 
 TEST(PlanCheck, NamesTheRuleOfEveryRefusal)
@@ -130,6 +136,8 @@ TEST(PlanCheck, NamesTheRuleOfEveryRefusal)
              p.model.kind = Architecture::Sgformer;
              p.stages[0].exchange = Exchange::Gather;
          }); }, ErrorCode::InvalidInput, "use reduce"},
+        {"many hops in lists", [] { return changed(plan(), [](Plan& p) { p.model.hops = 16; }); }, ErrorCode::InvalidInput, "at most 15 hops"},
+        {"too many hops", [] { return changed(plan(), [](Plan& p) { p.model.hops = 28; }); }, ErrorCode::InvalidInput, "0 to 27"},
         {"materialised on edges", [] { return changed(plan(), [](Plan& p) {
              p.model.kind = Architecture::GtSparse;
              p.attention = AttentionPath::Materialised;
@@ -164,8 +172,6 @@ TEST(PlanCheck, NamesTheRuleOfEveryRefusal)
         {"recompute attention", [] { return changed(plan(), [](Plan& p) { p.stages[0].recompute = Recompute::Attention; }); }, ErrorCode::Unsupported, "none or block"},
         {"materialised ring", [] { return changed(ringPlan(2), [](Plan& p) { p.attention = AttentionPath::Materialised; }); }, ErrorCode::Unsupported, "not under ring"},
         {"bf16", [] { return changed(plan(), [](Plan& p) { p.precision = Precision::Bf16; }); }, ErrorCode::Unsupported, "fp32 only"},
-        {"strips", [] { return changed(plan(), [](Plan& p) { p.bias = BiasPolicy::Strips; }); }, ErrorCode::Unsupported, "strips"},
-        {"many hops", [] { return changed(plan(), [](Plan& p) { p.model.hops = 12; }); }, ErrorCode::Unsupported, "at most 11 hops"},
         {"gpu", [] { return changed(plan(), [](Plan& p) { p.cluster.nodes[0].devices[0].kind = "gpu"; }); }, ErrorCode::Unsupported, "CPU slots only"},
         {"edge encoding", [] { return changed(plan(), [](Plan& p) { p.model.edgeEncoding = EdgeEncoding::Hop1; }); }, ErrorCode::Unsupported, "edge_encoding"},
     };

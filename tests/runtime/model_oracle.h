@@ -12,11 +12,13 @@ class Oracle {
   public:
     Oracle(const Plan& plan, const GraphHome& home, bool training) : m_(plan.model), training_(training)
     {
-        const auto set = runtime::makeSequences(planOf(plan.model), home.data(), home.path(), 0, 1);
+        Plan whole = planOf(plan.model);
+        whole.bias = plan.bias; // its lists would not hold many hops
+        const auto set = runtime::makeSequences(whole, home.data(), home.path(), 0, 1);
         ids_ = set.sequences[0]->originalIds(); // token order: masks and nothing else depend on it
         n_ = int64_t(ids_.size());
         total_ = n_ + (m_.kind == Architecture::Graphormer && m_.graphToken ? 1 : 0);
-        const auto model = runtime::makeModel(planOf(plan.model), home.data().spec(), 7, 1);
+        const auto model = runtime::makeModel(whole, home.data().spec(), 7, 1);
         for (size_t p = 0; p < model->layout().size(); ++p)
             p_[model->layout()[p].name] = model->parameters()[p].detach().to(at::kDouble).requires_grad_(true);
         readGraph(home.data());

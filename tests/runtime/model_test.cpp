@@ -152,6 +152,35 @@ TEST(ContextParallel, SgformerWithReducedSumsEqualsOneRank)
     });
 }
 
+TEST(Models, BiasPoliciesGiveEqualBits)
+{
+    const GraphHome home(false);
+    ModelSpec m = smallModel(Architecture::Graphormer);
+    m.graphToken = true;
+    for (const bool ring : {false, true}) {
+        Plan plan = ring ? planOf(m, 3, Exchange::Ring, {0, 30, 100, kNodes}) : planOf(m);
+        const auto run = [&](BiasPolicy bias) {
+            plan.bias = bias;
+            return ring ? summed(runRanks(plan, home)) : runSerial(plan, home);
+        };
+        const Outcome lists = run(BiasPolicy::Lists);
+        expectEqualBits(run(BiasPolicy::Planes), lists, ring ? "planes, ring" : "planes");
+        expectEqualBits(run(BiasPolicy::Strips), lists, ring ? "strips, ring" : "strips");
+    }
+}
+
+TEST(Models, MoreHopsThanListsHoldEqualThePlainModel)
+{
+    const GraphHome home(false); // its ring of 40 nodes has distances up to 20
+    ModelSpec m = smallModel(Architecture::Graphormer);
+    m.hops = 20;
+    for (const BiasPolicy bias : {BiasPolicy::Planes, BiasPolicy::Strips}) {
+        Plan plan = planOf(m);
+        plan.bias = bias;
+        againstOracle(plan, home, biasPolicyName(bias));
+    }
+}
+
 // The far bin is closed on every rank and in every block; closing is linear, so the sum over ranks is the closed sum.
 TEST(ContextParallel, TableGradientSumsToZeroPerHeadAfterTheSumOverRanks)
 {

@@ -124,7 +124,7 @@ TEST(Sequences, OnlyTheLastContextRankOwnsTheGraphToken)
         EXPECT_EQ(first(set).ownsToken(), r == 1);
         EXPECT_EQ(first(set).dense.cuts, (std::vector<int64_t>{0, 70, kNodes + 1}));
         EXPECT_EQ(first(set).components.back(), -1);
-        EXPECT_EQ(first(set).dense.perInterval.size(), 2u);
+        EXPECT_EQ(first(set).dense.stores.size(), 2u);
     }
 }
 
