@@ -277,7 +277,7 @@ void ceilingCases(Context& context, DenseGraphs& graphs)
 {
     if (!context.wants("B2"))
         return;
-    std::vector<SizedCase> sizes{{{4096, 8, 64}, true}, {{4096, 8, 32}, false}, {{4096, 4, 64}, false}};
+    std::vector<SizedCase> sizes{{{4096, 8, 64}, true}, {{8192, 8, 64}, true}, {{4096, 8, 32}, false}, {{4096, 4, 64}, false}};
     if (context.quick())
         sizes = {{{320, 2, 64}, false}};
     for (const SizedCase& base : sizes)
