@@ -53,6 +53,28 @@ TEST_F(Allocator, LargeBlocksStartOnAHugePageAndCountAsRequested)
     EXPECT_EQ(grown(MemoryCategory::Weights), 0);
 }
 
+TEST_F(Allocator, KeepsFreedLargeBlocksForTheNextRequestOfTheirSize)
+{
+    constexpr int64_t kSize = 48 << 20;
+    at::Tensor block = at::empty({kSize}, at::kByte).fill_(7);
+    const int64_t current = memoryState().current;
+    block.reset();
+    EXPECT_EQ(memoryState().current, current - kSize) << "a kept block is not in use";
+    block = at::empty({kSize}, at::kByte);
+    EXPECT_EQ(block[kSize / 2].item<int>(), 7) << "pages fresh from the system would be cleared";
+}
+
+TEST_F(Allocator, KeptBlocksAndThoseInUseStayUnderTheCountedPeak)
+{
+    constexpr int64_t kSize = 64 << 20;
+    at::empty({kSize}, at::kByte).fill_(1);
+    resetMemoryPeak(); // what is kept now has to go first
+    const int64_t before = residentBytes();
+    for (int64_t i = 1; i <= 8; ++i) // no size twice: each would be kept beside the others
+        at::empty({kSize + i * 64}, at::kByte).fill_(1);
+    EXPECT_LE(residentBytes() - before, kSize / 2);
+}
+
 TEST_F(Allocator, ChargesTheInnermostScopeAndReturnsToTheOuterOne)
 {
     const MemoryScope outer(MemoryCategory::Optimizer);
