@@ -39,7 +39,7 @@ struct Counters {
     MemoryState state;
     int64_t budget = 0, base = 0;
     OutOfMemoryReport last;
-    std::vector<Spare> spares; // oldest first; with what is in use never more than the counted peak
+    std::vector<Spare> spares; // oldest first; trimmed at every new large block until they and what is in use lie under the peak
     int64_t spareBytes = 0;
 };
 Counters& counters()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/graph/tiles.h"
 
+#include "core/bias_storage.h"
 #include "kernels/graph/search.h"
 
 #include <algorithm>
@@ -92,6 +93,8 @@ void appendDense(const TileBits& tile, std::vector<uint16_t>& out)
     out.resize(base + size_t(tile.planes * kPlaneUnits));
     std::memcpy(out.data() + base, words, size_t(tile.planes) * sizeof words[0]);
 }
+
+static_assert(kMostListHops == megagraph::kMostListHops, "plans and kernels must agree on what a list entry can hold");
 
 Result<Ok> check(CsrView graph, int32_t hops, int32_t mostHops, int64_t begin, int64_t end, std::span<const int64_t> cuts)
 {

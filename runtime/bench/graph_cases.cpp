@@ -2,6 +2,7 @@
 // C8, B4 and B6: distance classes and Laplacian encodings; C9 and G1 to G8, which cannot run here, with the reason.
 #include "runtime/bench/cases.h"
 
+#include "core/bias_storage.h"
 #include "core/clock.h"
 #include "kernels/encodings.h"
 #include "kernels/graph/planes.h"
@@ -188,9 +189,8 @@ void listBytes(Context& context)
         lists = std::move(require(kernels::buildTileLists(graph.view(), 2, 0, nodes, cuts, ForkJoinFor(context.threads()), {}))[0]);
     })());
     // models design, 2.3: a Dense tile holds its planes, 512 bytes each, in place of 2 bytes per pair
-    const double n = double(nodes), planes = 2;
-    const double formula = 2.0 * double(lists.listPairs) + 512 * planes * double(lists.denseTiles) + 4.0 * double(lists.touchedTiles) +
-                           n * n / 16384 + n * n / 262144 + n / 8;
+    const double n = double(nodes);
+    const double formula = double(listBytesEstimate(nodes, nodes, lists.listPairs, lists.touchedTiles) + 512 * biasPlanes(2) * lists.denseTiles);
     row.more["topology_bytes"] = lists.bytes();
     row.more["dense_tiles"] = lists.denseTiles;
     row.more["touched_tiles"] = lists.touchedTiles;
