@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum { MegagraphCudaVersion = 1 };
+enum { MegagraphCudaVersion = 2 };
 enum MegagraphCudaCode {
     MegagraphCudaOk = 0,
     MegagraphCudaInvalidInput = 1,
@@ -78,6 +78,21 @@ typedef struct {
     int64_t queryBlocks, keyBlocks, mapStride, rankStride;
 } MegagraphCudaListsView;
 
+/// EdgeTile and EdgeValues (kernels/types.h) with device pointers. values [heads, edges], null = off; gradient [heads, edges]
+/// is read by the backward pass alone, += dS at the pairs, null = not wanted.
+typedef struct {
+    uint32_t keyBlock, count;
+    int64_t first;
+} MegagraphCudaEdgeTile;
+typedef struct {
+    const int64_t* blockStart; // [queryBlocks + 1]
+    const MegagraphCudaEdgeTile* tiles;
+    const uint16_t* positions; // [edges]
+    int64_t queryBlocks, keyBlocks, edges;
+    const float* values;
+    float* gradient;
+} MegagraphCudaEdgeValues;
+
 /// As Bias (kernels/types.h). table [heads, classes] is b' = b - b[far]; null = no learned bias.
 typedef struct {
     int32_t hops, classes; // K, B = K + 4
@@ -88,6 +103,7 @@ typedef struct {
     int32_t reserved;
     MegagraphCudaPlanesView planes;
     MegagraphCudaListsView lists;
+    MegagraphCudaEdgeValues edges; // independent of table and policy
 } MegagraphCudaBias;
 
 /// As Dropout (kernels/types.h).
@@ -104,7 +120,8 @@ typedef struct {
 } MegagraphCudaState;
 
 /// As EdgeGraph (kernels/edge_attention.h), plus the bias of an entry: entryClass [entries] with table [heads, classes], or
-/// entryBias [heads, entries]; all null = none. Self pairs have class selfClass (-1: no bias) and no entryBias.
+/// entryBias [heads, entries], or gt != 0 with or without u [entries, heads, dim] (contiguous, the type of q); else none. Self
+/// pairs have class selfClass (-1: no bias) and no entryBias; with u they must be stored entries.
 typedef struct {
     int64_t rows, keys, entries;
     const int64_t* indptr;             // [rows + 1]
@@ -119,13 +136,18 @@ typedef struct {
     const uint8_t* entryClass;
     const float* table;
     const float* entryBias;
+    const void* u;
+    int32_t gt, reserved;
 } MegagraphCudaEdgeGraph;
 
-/// Gradients of the entry bias; each may be null. table [heads, classes] fp64 += (no bin is closed: sparse attention has no
-/// far pairs), entryBias [heads, entries] fp32 written.
+/// What backward reads and writes for the entry bias; each may be null. table [heads, classes] fp64 += (no bin is closed: sparse
+/// attention has no far pairs), entryBias [heads, entries] fp32 written. With u: ds [entries, heads, dim] in the type of q, the
+/// gradient of the s that left forward, is read, and u (its gradient, same shape, fp32) written.
 typedef struct {
     double* table;
     float* entryBias;
+    const void* ds;
+    float* u;
 } MegagraphCudaEdgeBiasGradient;
 
 typedef struct {
@@ -170,11 +192,19 @@ typedef struct {
 
     int64_t (*edgeAttentionForwardWorkspace)(const MegagraphCudaEdgeGraph* graph, int32_t heads, int32_t dim);
     int64_t (*edgeAttentionBackwardWorkspace)(const MegagraphCudaEdgeGraph* graph, int32_t heads, int32_t dim);
-    /// o (fp32 or bf16), lse [heads, rows].
+    /// o (fp32 or bf16), lse [heads, rows]. s [entries, heads, dim] in the type of q, GT with u only, may be null.
     int32_t (*edgeAttentionForward)(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
                                     const MegagraphCudaView* k, const MegagraphCudaView* v, const MegagraphCudaDropout* dropout,
-                                    const MegagraphCudaView* o, float* lse, void* workspace, int64_t workspaceBytes, void* stream,
-                                    MegagraphCudaError* error);
+                                    const MegagraphCudaView* o, float* lse, void* s, void* workspace, int64_t workspaceBytes,
+                                    void* stream, MegagraphCudaError* error);
+    /// The same rows over one interval of their keys; first != 0 initialises the state. States join by attentionCombine.
+    int32_t (*edgeAttentionPartial)(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
+                                    const MegagraphCudaView* k, const MegagraphCudaView* v, const MegagraphCudaDropout* dropout,
+                                    int32_t first, const MegagraphCudaState* state, void* s, void* workspace,
+                                    int64_t workspaceBytes, void* stream, MegagraphCudaError* error);
+    /// o, lse from the whole state; adds GT's 1e-6, once.
+    int32_t (*edgeAttentionFinish)(int32_t gt, const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse,
+                                   void* stream, MegagraphCudaError* error);
     /// dq [rows, heads, dim], dk, dv [keys, heads, dim] fp32 contiguous, written.
     int32_t (*edgeAttentionBackward)(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
                                      const MegagraphCudaView* k, const MegagraphCudaView* v, const MegagraphCudaView* dO,

@@ -6,8 +6,8 @@
 // sums follow key order.
 #pragma once
 
-#include "kernels/cuda/attention_classes.cuh"
 #include "kernels/cuda/attention_dropout.cuh"
+#include "kernels/cuda/attention_edges.cuh"
 
 namespace megagraph::kernels::cuda {
 
@@ -28,8 +28,13 @@ template <int D> struct Backward {
     static constexpr int kTables = kCodes + kHalves * kCodeBytes;
     static constexpr int kPresent = kTables + int(sizeof(SharedTables)); // [half][4]
     static constexpr int kTicket = kPresent + 32;
-    static constexpr int kSums = kTicket + 32; // [classes][kThreads] fp32
-    static constexpr int bytes(int classes) { return kSums + classes * kThreads * 4; }
+    static constexpr int kEdges = kTicket + 32; // [half], with edge values only
+    template <Addend kAddend>                   // [classes][kThreads] fp32
+    static constexpr int kSums = kEdges + (kAddend == kEdgeBias ? kHalves * int(sizeof(EdgeRows)) : 0);
+    template <Addend kAddend> static constexpr int bytes(int classes)
+    {
+        return kSums<kAddend> + classes * kThreads * 4;
+    }
 };
 
 /// S^T or dP^T: rows are this warp's keys, columns its queries.
@@ -72,12 +77,13 @@ __device__ __forceinline__ void readCodes(const unsigned char* codes, int queryW
 }
 
 /// s: S^T -> P^T.
-template <int D, bool kBiased>
-__device__ __forceinline__ void transposedProbabilities(const DenseParams& p, const TileLook& look, int keysLeft,
-                                                        const SharedTables* tables, const unsigned char* codes,
-                                                        int queryWarp, const float2* stats,
-                                                        float (&s)[Backward<D>::kGroups][4])
+template <int D, Addend kAddend>
+__device__ __forceinline__ void
+transposedProbabilities(const DenseParams& p, const TileLook& look, int keysLeft, const SharedTables* tables,
+                        const unsigned char* codes, const EdgeRows& edges, const float* edgeValues, int key0,
+                        int queryWarp, const float2* stats, float (&s)[Backward<D>::kGroups][4])
 {
+    constexpr bool kBiased = kAddend != kNoBias;
     constexpr int kGroups = Backward<D>::kGroups;
     const int lane = int(threadIdx.x & 31), g = lane >> 2, t = lane & 3;
     if (kBiased && look.path == kClasses) {
@@ -104,6 +110,10 @@ __device__ __forceinline__ void transposedProbabilities(const DenseParams& p, co
                 s[j][i] = fmaf(s[j][i], p.scaleLog2, addend);
         }
     }
+    if constexpr (kAddend == kEdgeBias)
+        eachEdgeColumn<kGroups>(edges, 32 * queryWarp, key0, [&](int j, int i, int64_t place) {
+            s[j][i] = fmaf(readGlobal(edgeValues + place), kLog2e, s[j][i]);
+        });
     const bool allowed[2] = {g < keysLeft, g + 8 < keysLeft};
 #pragma unroll
     for (int j = 0; j < kGroups; ++j) {
@@ -317,13 +327,14 @@ __device__ __forceinline__ void writeTableRow(const DenseParams& p, int64_t row,
     }
 }
 
-template <int D, bool kBiased>
+template <int D, Addend kAddend>
 __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_constant__ DenseParams p)
 {
     using B = Backward<D>;
+    constexpr bool kBiased = kAddend != kNoBias;
     unsigned char* shared = dynamicShared();
     auto* tables = reinterpret_cast<SharedTables*>(shared + B::kTables);
-    auto* sums = reinterpret_cast<float*>(shared + B::kSums);
+    auto* sums = reinterpret_cast<float*>(shared + B::template kSums<kAddend>);
     auto* ticketPlace = reinterpret_cast<int32_t*>(shared + B::kTicket);
     const int warp = int(threadIdx.x >> 5), lane = int(threadIdx.x & 31), inMatrix = lane & 7, matrix = lane >> 3;
     const bool wantTable = kBiased && p.tableRows != nullptr;
@@ -343,6 +354,7 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
     const int keyBlock = keyTile * B::kHalves + half;
     unsigned char* codes = shared + B::kCodes + half * kCodeBytes;
     auto* present = reinterpret_cast<uint32_t*>(shared + B::kPresent) + 4 * half;
+    auto* edges = reinterpret_cast<EdgeRows*>(shared + B::kEdges) + half;
 
     /// Looks at a query block: own tile into `look`; copies and expands if one of the block's tiles is needed, which it
     /// returns.
@@ -364,6 +376,8 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
         commitCopies();
         if (kBiased && look.path == kClasses && (B::kHalves == 2 || expander == 0))
             expandColumns(p, look, queryBlock, keyBlock, codes, present, who, 1 + half);
+        if (kAddend == kEdgeBias && look.path != kSkip && (B::kHalves == 2 || expander == 0))
+            fillEdges(p, queryBlock, keyBlock, edges, who, 1 + half);
         return needed;
     };
 
@@ -401,14 +415,20 @@ __global__ void __launch_bounds__(kThreads, 1) attentionBackward80(const __grid_
                     p.keys - int64_t(keyBlock) * kTile - (keyRow & 63); // from this warp's first key
                 transposedScores<D>(PanelLane<D>(shared + B::kK + keyPlace, rowA, matrix >> 1),
                                     PanelLane<D>(panels + queryOffset, rowB, matrix & 1), s);
-                transposedProbabilities<D, kBiased>(p, look, keysLeft < 16 ? int(keysLeft) : 16, tables, warpCodes,
-                                                    queryWarp, rowStats, s);
+                const int64_t edgesBefore = int64_t(head) * p.edges.edges;
+                transposedProbabilities<D, kAddend>(
+                    p, look, keysLeft < 16 ? int(keysLeft) : 16, tables, warpCodes, *edges,
+                    kAddend == kEdgeBias ? p.edges.values + edgesBefore : nullptr, keyRow & 63, queryWarp, rowStats, s);
                 transposedScores<D>(PanelLane<D>(shared + B::kV + keyPlace, rowA, matrix >> 1),
                                     PanelLane<D>(panels + kBlockBytes<D> + queryOffset, rowB, matrix & 1), dS);
                 transposedGradient<D>(p, uint32_t(p.headOffset + head),
                                       uint64_t(p.queryOffset + int64_t(queryBlock) * kTile + 32 * queryWarp),
                                       uint64_t(p.keyOffset + int64_t(keyBlock) * kTile + (keyRow & 63)), rowStats, s,
                                       dS);
+                if (kAddend == kEdgeBias && p.edges.gradient != nullptr)
+                    eachEdgeColumn<B::kGroups>(*edges, 32 * queryWarp, keyRow & 63, [&](int j, int i, int64_t place) {
+                        p.edges.gradient[edgesBefore + place] += dS[j][i];
+                    });
                 if (wantTable)
                     addTableGradient<D>(p, look, warpCodes, present, queryWarp, dS, sums);
             }

@@ -5,18 +5,20 @@
 // copied and expanded. The 64-row halves of the tile have a class tile, and may be skipped, each for itself.
 #pragma once
 
-#include "kernels/cuda/attention_classes.cuh"
 #include "kernels/cuda/attention_dropout.cuh"
+#include "kernels/cuda/attention_edges.cuh"
 
 namespace megagraph::kernels::cuda {
 
-template <int D, bool kBiased> struct ForwardShared {
+template <int D, Addend kAddend> struct ForwardShared {
+    static constexpr bool kBiased = kAddend != kNoBias;
     static constexpr int kQueries = 0;                          // 128 x D
     static constexpr int kKeys = kQueries + 2 * kBlockBytes<D>; // [stage] K, V
     static constexpr int kStage = 2 * kBlockBytes<D>;
     static constexpr int kCodes = kKeys + 2 * kStage; // [stage][half] 64 x 64
     static constexpr int kTables = kCodes + (kBiased ? 4 * kCodeBytes : 0);
-    static constexpr int kBytes = kTables + (kBiased ? int(sizeof(SharedTables)) : 0);
+    static constexpr int kEdges = kTables + (kBiased ? int(sizeof(SharedTables)) : 0); // [stage][half]
+    static constexpr int kBytes = kEdges + (kAddend == kEdgeBias ? 4 * int(sizeof(EdgeRows)) : 0);
 };
 
 /// What one warp carries: 16 queries, of which a lane holds rows g and g + 8.
@@ -281,9 +283,10 @@ __device__ __forceinline__ void addValuesGroup(const float (&s)[8][4], const uns
 }
 
 /// kGroups: products by warp groups (sm_90a), else by warps.
-template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void forwardTile(const DenseParams& p)
+template <int D, Addend kAddend, bool kGroups> __device__ __forceinline__ void forwardTile(const DenseParams& p)
 {
-    using Place = ForwardShared<D, kBiased>;
+    using Place = ForwardShared<D, kAddend>;
+    constexpr bool kBiased = Place::kBiased;
     constexpr bool kHeld = !kBiased && D != 64 && !kGroups; // registers for the query fragments
     unsigned char* shared = dynamicShared();
     auto* tables = reinterpret_cast<SharedTables*>(shared + Place::kTables);
@@ -297,6 +300,9 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
         copyPanels(to + kBlockBytes<D>, p.v + from, kBlockBytes<D>);
     };
     const auto codesOf = [&](int stage) { return shared + Place::kCodes + (2 * stage + half) * kCodeBytes; };
+    const auto edgesOf = [&](int stage) {
+        return reinterpret_cast<EdgeRows*>(shared + Place::kEdges) + 2 * stage + half;
+    };
 
     copyPanels(shared + Place::kQueries, p.q + (int64_t(head) * p.packedQueryBlocks + 2 * tile) * kBlockBytes<D>,
                2 * kBlockBytes<D>);
@@ -331,9 +337,11 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
         if (nextBlock < p.keyBlocks) {
             copyBlock(head, stage ^ 1, nextBlock);
             commitCopies();
+            const int who = int(recomputed(threadIdx.x) & 127);
             if (kBiased && next.path == kClasses)
-                expandRows(p, next, 2 * tile + half, nextBlock, codesOf(stage ^ 1), int(recomputed(threadIdx.x) & 127),
-                           1 + half);
+                expandRows(p, next, 2 * tile + half, nextBlock, codesOf(stage ^ 1), who, 1 + half);
+            if (kAddend == kEdgeBias && next.path != kSkip)
+                fillEdges(p, 2 * tile + half, nextBlock, edgesOf(stage ^ 1), who, 1 + half);
         }
         if (kHeld && block < 0) {
             const PanelLane<D> queryLane = queryLaneOf(int(threadIdx.x));
@@ -354,6 +362,8 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
             const int64_t left = p.keys - int64_t(block) * kTile;
             addBias<kBiased>(p, form, tables, codesOf(stage) + (warp & 3) * 16 * kTile,
                              left < kTile ? int(left) : kTile, s);
+            if constexpr (kAddend == kEdgeBias)
+                addEdgeRows(p, head, *edgesOf(stage), (warp & 3) * 16, s);
             softmaxRows<D>(s, rows);
             if (p.mask.threshold != 0) {
                 const uint32_t keep = keepRows(p.mask, uint32_t(p.headOffset + head),
@@ -374,16 +384,16 @@ template <int D, bool kBiased, bool kGroups> __device__ __forceinline__ void for
     writeRow<D>(p, head, firstRow() + 8, 1, rows);
 }
 
-template <int D, bool kBiased>
+template <int D, Addend kAddend>
 __global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward80(const __grid_constant__ DenseParams p)
 {
-    forwardTile<D, kBiased, false>(p);
+    forwardTile<D, kAddend, false>(p);
 }
 /// sm_90a; d_h 64 and 128.
-template <int D, bool kBiased>
+template <int D, Addend kAddend>
 __global__ void __launch_bounds__(kThreads, D == 128 ? 1 : 2) attentionForward90(const __grid_constant__ DenseParams p)
 {
-    forwardTile<D, kBiased, true>(p);
+    forwardTile<D, kAddend, true>(p);
 }
 
 } // namespace megagraph::kernels::cuda

@@ -13,11 +13,10 @@ inline int32_t paddedWidth(int32_t dim)
     return dim <= 32 ? 32 : dim <= 64 ? 64 : 128;
 }
 
-/// biased: the problem has a table or segments.
-const char* launchForward80(const DenseParams& params, bool biased, Stream stream);
+const char* launchForward80(const DenseParams& params, Addend addend, Stream stream);
 /// d_h 33 to 128, on devices with wgmma.
-const char* launchForward90(const DenseParams& params, bool biased, Stream stream);
-const char* launchBackward80(const DenseParams& params, bool biased, Stream stream);
+const char* launchForward90(const DenseParams& params, Addend addend, Stream stream);
+const char* launchBackward80(const DenseParams& params, Addend addend, Stream stream);
 /// Keys of a block of the backward pass: rows of its table gradient.
 inline int64_t backwardKeys80(int32_t dim)
 {

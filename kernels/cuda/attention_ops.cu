@@ -87,9 +87,14 @@ Mask makeMask(const MegagraphCudaDropout* dropout)
             threshold >= 65536.0 ? 0.0f : float(65536.0 / (65536.0 - threshold))};
 }
 
-bool isBiased(const MegagraphCudaBias* bias)
+/// The kernels that a problem needs.
+Addend addendOf(const MegagraphCudaBias* bias)
 {
-    return bias != nullptr && (bias->table != nullptr || bias->querySegment != nullptr);
+    if (bias == nullptr)
+        return kNoBias;
+    if (bias->edges.values != nullptr)
+        return kEdgeBias;
+    return bias->table != nullptr || bias->querySegment != nullptr ? kClassBias : kNoBias;
 }
 
 DenseParams describe(const MegagraphCudaShape& shape, const MegagraphCudaBias* bias,
@@ -117,6 +122,7 @@ DenseParams describe(const MegagraphCudaShape& shape, const MegagraphCudaBias* b
     p.mask = makeMask(dropout);
     if (bias == nullptr)
         return p;
+    p.edges = bias->edges;
     p.querySegment = bias->querySegment;
     p.keySegment = bias->keySegment;
     p.queryIds = space.queryIds;
@@ -177,15 +183,15 @@ int32_t checkInputs(const char* op, const MegagraphCudaShape* shape, const Megag
 /// forceDensePath, of the process.
 std::atomic<int32_t> forcedPath{0};
 
-const char* launchForward(const DenseParams& p, bool biased, Stream stream)
+const char* launchForward(const DenseParams& p, Addend addend, Stream stream)
 {
     const bool groups =
         paddedWidth(p.dim) >= 64 && forcedPath.load(std::memory_order_relaxed) != 80 && deviceHasWgmma();
-    return groups ? launchForward90(p, biased, stream) : launchForward80(p, biased, stream);
+    return groups ? launchForward90(p, addend, stream) : launchForward80(p, addend, stream);
 }
 
 /// Packs, finds block ids and runs forward after all checks. `p` holds the outputs.
-const char* runForward(DenseParams& p, bool biased, const Space& space, const MegagraphCudaView& q,
+const char* runForward(DenseParams& p, Addend addend, const Space& space, const MegagraphCudaView& q,
                        const MegagraphCudaView& k, const MegagraphCudaView& v, Stream stream)
 {
     const char* failure = pack(q, space.q, stream);
@@ -193,9 +199,9 @@ const char* runForward(DenseParams& p, bool biased, const Space& space, const Me
         failure = pack(k, space.k, stream);
     if (failure == nullptr)
         failure = pack(v, space.v, stream);
-    if (failure == nullptr && biased)
+    if (failure == nullptr && addend != kNoBias)
         failure = findBlockIds(p, stream);
-    return failure != nullptr ? failure : launchForward(p, biased, stream);
+    return failure != nullptr ? failure : launchForward(p, addend, stream);
 }
 
 } // namespace
@@ -244,7 +250,7 @@ int32_t attentionForward(const MegagraphCudaShape* shape, const MegagraphCudaVie
     p.oHeadStride = o->headStride;
     p.oType = o->type;
     p.lse = lse;
-    return finished(error, op, runForward(p, isBiased(bias), space, *q, *k, *v, static_cast<Stream>(stream)));
+    return finished(error, op, runForward(p, addendOf(bias), space, *q, *k, *v, static_cast<Stream>(stream)));
 }
 
 int32_t attentionPartial(const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,
@@ -268,7 +274,7 @@ int32_t attentionPartial(const MegagraphCudaShape* shape, const MegagraphCudaVie
     p.stateM = state->m;
     p.stateL = state->l;
     p.stateAcc = state->acc;
-    return finished(error, op, runForward(p, isBiased(bias), space, *q, *k, *v, static_cast<Stream>(stream)));
+    return finished(error, op, runForward(p, addendOf(bias), space, *q, *k, *v, static_cast<Stream>(stream)));
 }
 
 int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const MegagraphCudaState* a,
@@ -295,10 +301,11 @@ int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const Mega
     return finished(error, op, launchFailure());
 }
 
-int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse, void* stream,
-                        MegagraphCudaError* error)
+namespace {
+
+int32_t finishRows(const char* op, float added, const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse,
+                   void* stream, MegagraphCudaError* error)
 {
-    const char* op = "attentionFinish";
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state", state, 1, error))
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "o", o, 1, error))
     MEGAGRAPH_CUDA_CHECK(checkHeads(op, o->heads, o->dim, error))
@@ -318,9 +325,24 @@ int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView
     p.oRowStride = o->rowStride;
     p.oHeadStride = o->headStride;
     p.oType = o->type;
+    p.added = added;
     p.lse = lse;
     MEGAGRAPH_LAUNCH(finishState, (rows + 7) / 8, kThreads, 0, static_cast<Stream>(stream), p);
     return finished(error, op, launchFailure());
+}
+
+} // namespace
+
+int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse, void* stream,
+                        MegagraphCudaError* error)
+{
+    return finishRows("attentionFinish", 0.0f, state, o, lse, stream, error);
+}
+
+int32_t edgeAttentionFinish(int32_t gt, const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse,
+                            void* stream, MegagraphCudaError* error)
+{
+    return finishRows("edgeAttentionFinish", gt != 0 ? kGtTerm : 0.0f, state, o, lse, stream, error);
 }
 
 int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, float* delta, void* stream,
@@ -380,10 +402,10 @@ int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaVi
     const RowStatsParams stats{lse, delta, shape->queries, p.packedQueryBlocks * kTile, shape->heads, space.rowStats};
     MEGAGRAPH_LAUNCH(fillRowStats, (stats.paddedRows * stats.heads + kThreads - 1) / kThreads, kThreads, 0, queue,
                      stats);
-    if (failure == nullptr && isBiased(bias))
+    if (failure == nullptr && addendOf(bias) != kNoBias)
         failure = findBlockIds(p, queue);
     if (failure == nullptr)
-        failure = launchBackward80(p, isBiased(bias), queue);
+        failure = launchBackward80(p, addendOf(bias), queue);
     if (failure == nullptr && classes > 0) {
         const int64_t keyTile = backwardKeys80(shape->dim), tiles = (shape->keys + keyTile - 1) / keyTile;
         MEGAGRAPH_LAUNCH(addTableRows, (shape->heads * classes + kThreads - 1) / kThreads, kThreads, 0, queue,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dense entries of the table of api.h, under their names. Host code: checks, the carving of the workspace,
-// launches.
+// The dense entries of the table of api.h, and those for the state of rows, under their names. Host code: checks, the
+// carving of the workspace, launches.
 #pragma once
 
 #include "kernels/cuda/api.h"
@@ -23,6 +23,8 @@ int32_t attentionCombine(int64_t queries, int32_t heads, int32_t dim, const Mega
                          const MegagraphCudaState* b, void* stream, MegagraphCudaError* error);
 int32_t attentionFinish(const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse, void* stream,
                         MegagraphCudaError* error);
+int32_t edgeAttentionFinish(int32_t gt, const MegagraphCudaState* state, const MegagraphCudaView* o, float* lse,
+                            void* stream, MegagraphCudaError* error);
 int32_t attentionDelta(const MegagraphCudaView* o, const MegagraphCudaView* dO, float* delta, void* stream,
                        MegagraphCudaError* error);
 int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaView* q, const MegagraphCudaView* k,

@@ -15,6 +15,10 @@ constexpr int kMaxCodes = 32; // learned classes and the masked code
 constexpr int kMaxPlanes = 5;
 constexpr float kLog2e = 1.4426950408889634f;
 constexpr float kLn2 = 0.693147180559945309f;
+constexpr float kGtTerm = 1e-6f; // GT adds it to the denominator of a row
+
+/// What a kernel instance adds to scores.
+enum Addend : int { kNoBias, kClassBias, kEdgeBias }; // kEdgeBias: classes and edge values
 
 /// Smallest and largest component and segment of a 64-block.
 struct __align__(16) BlockIds
@@ -46,6 +50,7 @@ struct DenseParams {
     int32_t policy;
     MegagraphCudaPlanesView planes;
     MegagraphCudaListsView lists;
+    MegagraphCudaEdgeValues edges;
     Mask mask;
     // forward
     void* o;

@@ -15,6 +15,7 @@ struct StateParams {
     void* o;
     int64_t oRowStride, oHeadStride;
     int32_t oType;
+    float added; // to the sum of a row with keys, at its true scale: GT's 1e-6
     float* lse;
 };
 
@@ -58,7 +59,8 @@ __global__ void __launch_bounds__(kThreads) finishState(const StateParams p)
         return;
     const int lane = int(threadIdx.x & 31);
     const int64_t at = int64_t(head) * p.rows + row;
-    const float sum = p.l[at];
+    const float held = p.l[at];
+    const float sum = held == 0.0f || p.added == 0.0f ? held : held + p.added * exp2Fast(-p.m[at]);
     const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
     if (lane == 0)
         p.lse[at] = sum == 0.0f ? negativeInfinity() : kLn2 * (p.m[at] + log2f(sum));

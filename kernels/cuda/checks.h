@@ -97,6 +97,27 @@ inline int32_t checkShape(const char* op, const MegagraphCudaShape* shape, Megag
     return checkHeads(op, shape->heads, shape->dim, error);
 }
 
+inline int32_t checkEdgeValues(const char* op, const MegagraphCudaShape* shape, const MegagraphCudaEdgeValues& edges,
+                               MegagraphCudaError* error)
+{
+    if (edges.values == nullptr)
+        return MegagraphCudaOk;
+    const int64_t queryBlocks = (shape->queries + 63) / 64, keyBlocks = (shape->keys + 63) / 64;
+    if (edges.queryBlocks != queryBlocks || edges.keyBlocks != keyBlocks)
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: edge tiles: got %lld x %lld blocks, expected %lld x %lld; build them for this block.", op,
+                      static_cast<long long>(edges.queryBlocks), static_cast<long long>(edges.keyBlocks),
+                      static_cast<long long>(queryBlocks), static_cast<long long>(keyBlocks));
+    if (edges.edges < 0 || (queryBlocks > 0 && edges.blockStart == nullptr) ||
+        (edges.edges > 0 && (edges.tiles == nullptr || edges.positions == nullptr)))
+        return refuse(
+            error, MegagraphCudaInvalidInput,
+            "%s: edge tiles: got %lld edges and a null pointer, expected blockStart, tiles and positions; pass "
+            "all of them.",
+            op, static_cast<long long>(edges.edges));
+    return MegagraphCudaOk;
+}
+
 inline int32_t checkBias(const char* op, const MegagraphCudaShape* shape, const MegagraphCudaBias* bias,
                          MegagraphCudaError* error)
 {
@@ -105,6 +126,8 @@ inline int32_t checkBias(const char* op, const MegagraphCudaShape* shape, const 
     if ((bias->querySegment == nullptr) != (bias->keySegment == nullptr) && shape->queries > 0 && shape->keys > 0)
         return refuse(error, MegagraphCudaInvalidInput,
                       "%s: bias segments: got one side, expected both or none; pass both.", op);
+    if (const int32_t refused = checkEdgeValues(op, shape, bias->edges, error))
+        return refused;
     if (bias->table == nullptr)
         return MegagraphCudaOk;
     if (bias->hops < 0 || bias->hops > kMaxHops)

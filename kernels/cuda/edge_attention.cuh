@@ -26,41 +26,65 @@ __device__ __forceinline__ void joinStates(EdgeState& a, float m2, float l2, con
         a.acc[i] = a.acc[i] * factor + acc2[i] * factor2;
 }
 
-/// Score of a pair in log2 units, -inf behind the end of the piece.
+/// What the dot products carry: log2 units, but GT's clamp is in natural ones.
+template <bool kGt> __device__ __forceinline__ float productScale(const EdgeParams& p)
+{
+    return kGt ? p.scale : p.scaleLog2;
+}
+
+/// Score of a pair in log2 units, -inf behind the end of the piece. The clamp keeps NaN.
+template <bool kGt>
 __device__ __forceinline__ float scoreOf(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
                                          int32_t classNumber, float dot)
 {
     if (pair.other < 0 || !lane.active)
         return negativeInfinity();
-    return dot + biasOf(p, lane.head, pair, classNumber) * kLog2e;
+    if constexpr (kGt)
+        return (dot > kGtBound ? kGtBound : dot < -kGtBound ? -kGtBound : dot) * kLog2e;
+    else
+        return dot + biasOf(p, lane.head, pair, classNumber) * kLog2e;
+}
+
+/// Where a row begins: its state so far, or nothing. Ends with the warp together, so that a lane may write the state.
+__device__ __forceinline__ EdgeState startOf(const EdgeParams& p, const EdgeLane& lane, int64_t row, bool wanted)
+{
+    EdgeState s{negativeInfinity(), 0.0f, {}};
+    if (p.partial && !p.first) {
+        if (wanted && lane.group == 0 && lane.active) {
+            const int64_t at = int64_t(lane.head) * p.queries + row;
+            s.m = p.stateM[at];
+            s.l = p.stateL[at];
+            const float* acc = p.stateAcc + (row * p.heads + lane.head) * p.dim + lane.channel;
+#pragma unroll
+            for (int i = 0; i < kChannels; ++i)
+                s.acc[i] = i < lane.count ? acc[i] : 0.0f;
+        }
+        __syncwarp();
+    }
+    return s;
 }
 
 __device__ __forceinline__ void finishRow(const EdgeParams& p, const EdgeLane& lane, int64_t row, const EdgeState& s)
 {
+    const int64_t at = int64_t(lane.head) * p.queries + row;
+    if (p.partial) {
+        if (lane.part == 0) {
+            p.stateM[at] = s.m;
+            p.stateL[at] = s.l;
+        }
+        storeFloats(p.stateAcc + (row * p.heads + lane.head) * p.dim + lane.channel, s.acc, lane.count, false);
+        return;
+    }
     const bool empty = s.l == 0.0f;
-    const float factor = empty ? 0.0f : 1.0f / s.l;
+    const float sum = p.gt && !empty ? s.l + kGtTerm * exp2Fast(-s.m) : s.l, factor = empty ? 0.0f : 1.0f / sum;
     if (lane.part == 0)
-        p.lse[int64_t(lane.head) * p.queries + row] = empty ? negativeInfinity() : kLn2 * (s.m + log2f(s.l));
+        p.lse[at] = empty ? negativeInfinity() : kLn2 * (s.m + log2f(sum));
     float out[kChannels];
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
         out[i] = s.acc[i] * factor;
-    const int64_t at = row * p.oRowStride + int64_t(lane.head) * p.oHeadStride + lane.channel;
-    if (p.oType == MegagraphCudaFloat) {
-        storeFloats(static_cast<float*>(p.o) + at, out, lane.count, p.oWide);
-        return;
-    }
-    uint16_t* o = static_cast<uint16_t*>(p.o) + at;
-    if (p.oWide && lane.count == kChannels) {
-        *reinterpret_cast<uint4*>(o) = make_uint4(packBf16(out[0], out[1]), packBf16(out[2], out[3]),
-                                                  packBf16(out[4], out[5]), packBf16(out[6], out[7]));
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-        if (i < lane.count)
-            o[i] = uint16_t(packBf16(out[i], 0.0f) & 0xFFFFu);
-    }
+    storeTyped(p.o, p.oType, row * p.oRowStride + int64_t(lane.head) * p.oHeadStride + lane.channel, out, lane.count,
+               p.oWide);
 }
 
 /// State of a piece: m [heads], l [heads], acc [heads, dim].
@@ -74,7 +98,8 @@ __device__ __forceinline__ int64_t itemOfWarp(const EdgeParams& p)
     return int64_t(blockIdx.x / unsigned(p.headGroups)) * int(blockDim.x / 32) + int(threadIdx.x / 32);
 }
 
-template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeForward(const EdgeParams p)
+template <class T, bool kGt>
+__global__ void __launch_bounds__(kEdgeThreads, kGt ? kEdgeBlocksGt : kEdgeBlocks) edgeForward(const EdgeParams p)
 {
     const EdgeLane lane = edgeLane(p, int(blockIdx.x % unsigned(p.headGroups)));
     const int64_t item = itemOfWarp(p);
@@ -85,19 +110,23 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
     loadRow<T>(p, lane, p.q, piece.row, q);
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
-        q[i] *= p.scaleLog2;
-    EdgeState s{negativeInfinity(), 0.0f, {}};
+        q[i] *= productScale<kGt>(p);
+    EdgeState s = startOf(p, lane, piece.row, piece.whole);
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
     EdgePair next0 = pairAt(p, piece, lane.group), next1 = pairAt(p, piece, lane.group + lane.groups);
     for (int first = 0; first < total; first += 2 * lane.groups) {
         const EdgePair pair0 = next0, pair1 = next1; // the next keys come while these rows are on their way
         next0 = pairAt(p, piece, first + lane.group + 2 * lane.groups);
         next1 = pairAt(p, piece, first + lane.group + 3 * lane.groups);
-        const RawRow<T> k0 = loadRaw<T>(p, lane, p.k, pair0.other), k1 = loadRaw<T>(p, lane, p.k, pair1.other);
+        const OtherRow<T, kGt> k0(p, lane, p.k, pair0), k1(p, lane, p.k, pair1);
         const RawRow<T> v0 = loadRaw<T>(p, lane, p.v, pair0.other), v1 = loadRaw<T>(p, lane, p.v, pair1.other);
-        const float dot0 = sumParts(p, dotChannels<T>(q, k0)), dot1 = sumParts(p, dotChannels<T>(q, k1));
-        const float s0 = scoreOf(p, lane, pair0, classOf(p, pair0), dot0),
-                    s1 = scoreOf(p, lane, pair1, classOf(p, pair1), dot1);
+        const float dot0 = sumParts(p, k0.dot(q)), dot1 = sumParts(p, k1.dot(q));
+        if constexpr (kGt) {
+            k0.storeProducts(p, lane, pair0, q);
+            k1.storeProducts(p, lane, pair1, q);
+        }
+        const float s0 = scoreOf<kGt>(p, lane, pair0, classOf(p, pair0), dot0),
+                    s1 = scoreOf<kGt>(p, lane, pair1, classOf(p, pair1), dot1);
         const float m = fmaxf(s.m, fmaxf(s0, s1)), origin = m == negativeInfinity() ? 0.0f : m;
         const float factor = exp2Fast(s.m - origin), p0 = exp2Fast(s0 - origin), p1 = exp2Fast(s1 - origin);
         s.m = m;
@@ -155,9 +184,11 @@ __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeForwardLong(con
     const EdgeLane lane = edgeLane(p, int(blockIdx.x % unsigned(p.headGroups)));
     EdgePiece piece;
     int pieces = 0;
-    if (!findLongRow(p, itemOfWarp(p), piece, pieces) || lane.group != 0 || !lane.active)
+    if (!findLongRow(p, itemOfWarp(p), piece, pieces))
         return;
-    EdgeState s{negativeInfinity(), 0.0f, {}};
+    EdgeState s = startOf(p, lane, piece.row, true);
+    if (lane.group != 0 || !lane.active)
+        return;
     for (int i = 0; i < pieces; ++i) {
         const float* state = stateAt(p, stateOf(piece, i), 2 + p.dim);
         float acc[kChannels];
@@ -173,15 +204,17 @@ __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeForwardLong(con
 struct EdgeGrad {
     float weight, dS; // P Z and P (Z dP - delta)
 };
+template <bool kGt>
 __device__ __forceinline__ EdgeGrad gradOf(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
                                            int64_t query, int64_t key, int32_t classNumber, float dot, float dP,
                                            float lseLog2, float delta)
 {
     if (pair.other < 0 || !lane.active)
         return {0.0f, 0.0f};
-    const float probability = exp2Fast(scoreOf(p, lane, pair, classNumber, dot) - lseLog2);
+    const float probability = exp2Fast(scoreOf<kGt>(p, lane, pair, classNumber, dot) - lseLog2);
     const float keep = keepOf(p, lane.head, query, key);
-    return {probability * keep, probability * (keep * dP - delta)};
+    const bool flat = kGt && (dot > kGtBound || dot < -kGtBound); // the clamp passes no gradient
+    return {probability * keep, flat ? 0.0f : probability * (keep * dP - delta)};
 }
 /// +inf for a row without keys: its probabilities are 0.
 __device__ __forceinline__ float lseLog2Of(float lse)
@@ -219,7 +252,7 @@ __device__ __forceinline__ void storeBias(const EdgeParams& p, const EdgeLane& l
         bins[(lane.group * p.headsPerWarp + lane.headInWarp) * p.classes + classNumber] += dS;
 }
 
-template <class T>
+template <class T, bool kGt>
 __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane& lane, const EdgePiece& piece,
                                             float* bins)
 {
@@ -228,7 +261,7 @@ __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane&
     loadRow<T>(p, lane, p.dO, piece.row, dO);
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
-        q[i] *= p.scaleLog2;
+        q[i] *= productScale<kGt>(p);
     const int64_t at = int64_t(lane.active ? lane.head : 0) * p.queries + piece.row;
     const float lse = lseLog2Of(readGlobal(p.lseIn + at)), delta = readGlobal(p.delta + at);
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
@@ -237,17 +270,21 @@ __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane&
         const EdgePair pair0 = next0, pair1 = next1; // the next keys come while these rows are on their way
         next0 = pairAt(p, piece, first + lane.group + 2 * lane.groups);
         next1 = pairAt(p, piece, first + lane.group + 3 * lane.groups);
-        const RawRow<T> k0 = loadRaw<T>(p, lane, p.k, pair0.other), k1 = loadRaw<T>(p, lane, p.k, pair1.other);
+        const OtherRow<T, kGt> k0(p, lane, p.k, pair0), k1(p, lane, p.k, pair1);
         const RawRow<T> v0 = loadRaw<T>(p, lane, p.v, pair0.other), v1 = loadRaw<T>(p, lane, p.v, pair1.other);
-        const float dot0 = sumParts(p, dotChannels<T>(q, k0)), dot1 = sumParts(p, dotChannels<T>(q, k1));
+        const float dot0 = sumParts(p, k0.dot(q)), dot1 = sumParts(p, k1.dot(q));
         const float dP0 = sumParts(p, dotChannels<T>(dO, v0)), dP1 = sumParts(p, dotChannels<T>(dO, v1));
         const int32_t class0 = classOf(p, pair0), class1 = classOf(p, pair1);
-        const EdgeGrad g0 = gradOf(p, lane, pair0, piece.row, pair0.other, class0, dot0, dP0, lse, delta);
-        const EdgeGrad g1 = gradOf(p, lane, pair1, piece.row, pair1.other, class1, dot1, dP1, lse, delta);
+        const EdgeGrad g0 = gradOf<kGt>(p, lane, pair0, piece.row, pair0.other, class0, dot0, dP0, lse, delta);
+        const EdgeGrad g1 = gradOf<kGt>(p, lane, pair1, piece.row, pair1.other, class1, dot1, dP1, lse, delta);
         storeBias(p, lane, pair0, class0, g0.dS, bins);
         storeBias(p, lane, pair1, class1, g1.dS, bins);
-        addChannels<T>(sum, g0.dS, k0);
-        addChannels<T>(sum, g1.dS, k1);
+        if constexpr (kGt) {
+            k0.storeGradient(p, lane, pair0, g0.dS, q);
+            k1.storeGradient(p, lane, pair1, g1.dS, q);
+        }
+        k0.addTo(sum, p, lane, pair0, g0.dS);
+        k1.addTo(sum, p, lane, pair1, g1.dS);
     }
     sumGroups(p, sum);
 #pragma unroll
@@ -259,7 +296,8 @@ __device__ __forceinline__ void backwardRow(const EdgeParams& p, const EdgeLane&
 
 /// With a table gradient each warp takes rows in a fixed stride and keeps sums of its own per (group, head, class) in
 /// shared memory; they leave as one row of tableRows per warp. Else every warp has one piece.
-template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeBackwardRows(const EdgeParams p)
+template <class T, bool kGt>
+__global__ void __launch_bounds__(kEdgeThreads, kGt ? kEdgeBlocksGt : kEdgeBlocks) edgeBackwardRows(const EdgeParams p)
 {
     const EdgeLane lane = edgeLane(p, int(blockIdx.x % unsigned(p.headGroups)));
     const int64_t warp = itemOfWarp(p), warps = int64_t(gridDim.x / unsigned(p.headGroups)) * int(blockDim.x / 32);
@@ -274,7 +312,7 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
     for (int64_t item = warp; item < p.rows + p.slots; item += warps) {
         EdgePiece piece;
         if (findPiece<false>(p, item, piece))
-            backwardRow<T>(p, lane, piece, bins);
+            backwardRow<T, kGt>(p, lane, piece, bins);
     }
     if (bins == nullptr)
         return;
@@ -305,7 +343,8 @@ __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks)
         table[which] += sum;
 }
 
-template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) edgeBackwardKeys(const EdgeParams p)
+template <class T, bool kGt>
+__global__ void __launch_bounds__(kEdgeThreads, kGt ? kEdgeBlocksGt : kEdgeBlocks) edgeBackwardKeys(const EdgeParams p)
 {
     const EdgeLane lane = edgeLane(p, int(blockIdx.x % unsigned(p.headGroups)));
     const int64_t item = itemOfWarp(p);
@@ -317,7 +356,7 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
     loadRow<T>(p, lane, p.v, piece.row, v);
 #pragma unroll
     for (int i = 0; i < kChannels; ++i)
-        k[i] *= p.scaleLog2;
+        k[i] *= productScale<kGt>(p);
     const int64_t head = int64_t(lane.active ? lane.head : 0) * p.queries;
     const int total = piece.count + (piece.self >= 0 ? 1 : 0);
     EdgePair next0 = pairAt(p, piece, lane.group), next1 = pairAt(p, piece, lane.group + lane.groups);
@@ -325,18 +364,20 @@ template <class T> __global__ void __launch_bounds__(kEdgeThreads, kEdgeBlocks) 
         const EdgePair pair0 = next0, pair1 = next1; // the next keys come while these rows are on their way
         next0 = pairAt(p, piece, first + lane.group + 2 * lane.groups);
         next1 = pairAt(p, piece, first + lane.group + 3 * lane.groups);
-        const RawRow<T> q0 = loadRaw<T>(p, lane, p.q, pair0.other), q1 = loadRaw<T>(p, lane, p.q, pair1.other);
+        const OtherRow<T, kGt> q0(p, lane, p.q, pair0), q1(p, lane, p.q, pair1);
         const RawRow<T> dO0 = loadRaw<T>(p, lane, p.dO, pair0.other), dO1 = loadRaw<T>(p, lane, p.dO, pair1.other);
         const int64_t row0 = pair0.other < 0 ? 0 : pair0.other, row1 = pair1.other < 0 ? 0 : pair1.other;
         const float lse0 = lseLog2Of(readGlobal(p.lseIn + head + row0)),
                     lse1 = lseLog2Of(readGlobal(p.lseIn + head + row1));
         const float delta0 = readGlobal(p.delta + head + row0), delta1 = readGlobal(p.delta + head + row1);
-        const float dot0 = sumParts(p, dotChannels<T>(k, q0)), dot1 = sumParts(p, dotChannels<T>(k, q1));
+        const float dot0 = sumParts(p, q0.dot(k)), dot1 = sumParts(p, q1.dot(k));
         const float dP0 = sumParts(p, dotChannels<T>(v, dO0)), dP1 = sumParts(p, dotChannels<T>(v, dO1));
-        const EdgeGrad g0 = gradOf(p, lane, pair0, pair0.other, piece.row, classOf(p, pair0), dot0, dP0, lse0, delta0);
-        const EdgeGrad g1 = gradOf(p, lane, pair1, pair1.other, piece.row, classOf(p, pair1), dot1, dP1, lse1, delta1);
-        addChannels<T>(dk, g0.dS, q0);
-        addChannels<T>(dk, g1.dS, q1);
+        const EdgeGrad g0 =
+            gradOf<kGt>(p, lane, pair0, pair0.other, piece.row, classOf(p, pair0), dot0, dP0, lse0, delta0);
+        const EdgeGrad g1 =
+            gradOf<kGt>(p, lane, pair1, pair1.other, piece.row, classOf(p, pair1), dot1, dP1, lse1, delta1);
+        q0.addTo(dk, p, lane, pair0, g0.dS);
+        q1.addTo(dk, p, lane, pair1, g1.dS);
         addChannels<T>(dv, g0.weight, dO0);
         addChannels<T>(dv, g1.weight, dO1);
     }

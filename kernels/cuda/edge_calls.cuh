@@ -86,7 +86,7 @@ inline int32_t checkEdgeGraph(const char* op, const MegagraphCudaEdgeGraph& g, b
         return refuse(error, MegagraphCudaUnsupported,
                       "%s: graph: got %lld rows and %lld keys, expected at most 2^31 - 1 of each; split them.", op,
                       static_cast<long long>(g.rows), static_cast<long long>(g.keys));
-    const bool bias = g.entryClass != nullptr || g.entryBias != nullptr;
+    const bool bias = g.entryClass != nullptr || g.entryBias != nullptr || g.u != nullptr;
     const bool missing = (g.rows > 0 && g.indptr == nullptr) || (g.entries > 0 && g.indices == nullptr) ||
                          (transposed && ((g.keys > 0 && g.transposedIndptr == nullptr) ||
                                          (g.entries > 0 && g.transposedRows == nullptr) ||
@@ -108,6 +108,13 @@ inline int32_t checkEdgeGraph(const char* op, const MegagraphCudaEdgeGraph& g, b
         return refuse(error, MegagraphCudaInvalidInput,
                       "%s: bias: got %d classes and self class %d, expected 1..%d classes and a class or -1.", op,
                       g.classes, g.selfClass, kEdgeMostClasses);
+    if (g.gt != 0 ? g.entryClass != nullptr || g.entryBias != nullptr : g.u != nullptr)
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: bias: got %s, expected one form; set gt for GT's products alone.", op,
+                      g.gt != 0 ? "gt with classes or values" : "u without gt");
+    if (g.u != nullptr && g.selfKey != 0)
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: self keys: got 1 with u, expected 0; store them as entries, which have a u.", op);
     return MegagraphCudaOk;
 }
 
@@ -154,9 +161,14 @@ inline bool isWide(const MegagraphCudaView* x)
     return x->dim % kChannels == 0 && reinterpret_cast<uintptr_t>(x->data) % 16 == 0 &&
            x->rowStride * bytes % 16 == 0 && x->headStride * bytes % 16 == 0;
 }
-inline bool isWide(const float* x, int32_t dim)
+inline bool isWide(const void* x, int32_t dim)
 {
     return dim % kChannels == 0 && reinterpret_cast<uintptr_t>(x) % 16 == 0;
+}
+/// A contiguous [entries, heads, dim] array, or null.
+inline EdgeOperand entryOperand(const void* x, const MegagraphCudaView& like)
+{
+    return {x, int64_t(like.heads) * like.dim, like.dim};
 }
 
 /// By row.
@@ -190,6 +202,10 @@ inline EdgeParams edgeParams(const MegagraphCudaEdgeGraph& g, double scale, cons
     p.v = edgeOperand(v);
     p.wide = isWide(q) && isWide(k) && isWide(v);
     p.mask = edgeMask(dropout);
+    p.gt = g.gt != 0;
+    p.type = q->type;
+    p.u = entryOperand(g.u, *q);
+    p.wide = p.wide && isWide(g.u, q->dim);
     p.states = static_cast<float*>(workspace);
     return p;
 }
@@ -201,9 +217,44 @@ inline int64_t edgeGrid(const EdgeParams& p, int64_t items, int32_t warps, bool 
     return blocks <= INT32_MAX ? blocks : 0;
 }
 
+/// Runs `launch` as launch.template operator()<T, kGt>().
+template <class Launch> int32_t withForm(const EdgeParams& p, Launch&& launch)
+{
+    if (p.type == MegagraphCudaBf16)
+        return p.gt ? launch.template operator()<uint16_t, true>() : launch.template operator()<uint16_t, false>();
+    return p.gt ? launch.template operator()<float, true>() : launch.template operator()<float, false>();
+}
+
+inline int32_t tooManyRows(const char* op, const MegagraphCudaEdgeGraph& g, MegagraphCudaError* error)
+{
+    return refuse(error, MegagraphCudaUnsupported,
+                  "%s: graph: got %lld rows and %lld keys, more than one launch can take; split them.", op,
+                  static_cast<long long>(g.rows), static_cast<long long>(g.keys));
+}
+
+/// Forward or one step of it, after the checks of inputs and outputs.
+inline int32_t launchEdgeForward(const char* op, const MegagraphCudaEdgeGraph& graph, EdgeParams& p, void* s,
+                                 void* stream, MegagraphCudaError* error)
+{
+    p.s = p.u.data == nullptr ? nullptr : s;
+    p.entryWide = isWide(s, p.dim);
+    const auto on = static_cast<Stream>(stream);
+    const int64_t grid = edgeGrid(p, p.rows + p.slots, kEdgeThreads / 32, false),
+                  longGrid = edgeGrid(p, p.slots, kEdgeThreads / 32, false);
+    if (grid == 0)
+        return tooManyRows(op, graph, error);
+    withForm(p, [&]<class T, bool kGt>() {
+        MEGAGRAPH_LAUNCH((edgeForward<T, kGt>), grid, kEdgeThreads, 0, on, p);
+        return int32_t(MegagraphCudaOk);
+    });
+    if (longGrid > 0)
+        MEGAGRAPH_LAUNCH(edgeForwardLong, longGrid, kEdgeThreads, 0, on, p);
+    return finished(error, op, launchFailure());
+}
+
 int32_t edgeAttentionForward(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
                              const MegagraphCudaView* k, const MegagraphCudaView* v,
-                             const MegagraphCudaDropout* dropout, const MegagraphCudaView* o, float* lse,
+                             const MegagraphCudaDropout* dropout, const MegagraphCudaView* o, float* lse, void* s,
                              void* workspace, int64_t workspaceBytes, void* stream, MegagraphCudaError* error)
 {
     const char* op = "edgeAttentionForward";
@@ -222,36 +273,51 @@ int32_t edgeAttentionForward(const MegagraphCudaEdgeGraph* graph, double scale, 
     p.oType = o->type;
     p.oWide = isWide(o);
     p.lse = lse;
-    const auto on = static_cast<Stream>(stream);
-    const int64_t grid = edgeGrid(p, p.rows + p.slots, kEdgeThreads / 32, false),
-                  longGrid = edgeGrid(p, p.slots, kEdgeThreads / 32, false);
-    if (grid == 0)
-        return refuse(error, MegagraphCudaUnsupported,
-                      "%s: graph: got %lld rows, more than one launch can take; split the rows.", op,
-                      static_cast<long long>(graph->rows));
-    if (q->type == MegagraphCudaBf16)
-        MEGAGRAPH_LAUNCH(edgeForward<uint16_t>, grid, kEdgeThreads, 0, on, p);
-    else
-        MEGAGRAPH_LAUNCH(edgeForward<float>, grid, kEdgeThreads, 0, on, p);
-    if (longGrid > 0)
-        MEGAGRAPH_LAUNCH(edgeForwardLong, longGrid, kEdgeThreads, 0, on, p);
-    return finished(error, op, launchFailure());
+    return launchEdgeForward(op, *graph, p, s, stream, error);
+}
+
+int32_t edgeAttentionPartial(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
+                             const MegagraphCudaView* k, const MegagraphCudaView* v,
+                             const MegagraphCudaDropout* dropout, int32_t first, const MegagraphCudaState* state,
+                             void* s, void* workspace, int64_t workspaceBytes, void* stream, MegagraphCudaError* error)
+{
+    const char* op = "edgeAttentionPartial";
+    if (graph == nullptr || q == nullptr || state == nullptr)
+        return refuse(error, MegagraphCudaInvalidInput,
+                      "%s: graph, q and state: got null, expected all of them; pass them.", op);
+    MEGAGRAPH_CUDA_CHECK(checkEdgeInputs(op, graph, q, k, v, dropout, false, workspaceBytes,
+                                         edgeAttentionForwardWorkspace(graph, q->heads, q->dim), workspace, error));
+    const int64_t rows = graph->rows * q->heads;
+    if (rows == 0)
+        return finished(error, op, nullptr);
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state m", state->m, rows, error));
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state l", state->l, rows, error));
+    MEGAGRAPH_CUDA_CHECK(checkPointer(op, "state acc", state->acc, rows * q->dim, error));
+    EdgeParams p = edgeParams(*graph, scale, q, k, v, dropout, workspace);
+    p.partial = true;
+    p.first = first != 0;
+    p.stateM = state->m;
+    p.stateL = state->l;
+    p.stateAcc = state->acc;
+    return launchEdgeForward(op, *graph, p, s, stream, error);
 }
 
 /// dq and the gradients of the bias.
-template <class T>
+template <class T, bool kGt>
 int32_t launchEdgeRows(const EdgeParams& rows, const MegagraphCudaEdgeBiasGradient& bias, float* tableRows, Stream on)
 {
     EdgeParams p = rows;
     const bool table = bias.table != nullptr && p.classes > 0;
     p.dBias = bias.entryBias;
+    p.du = p.u.data == nullptr ? nullptr : bias.u;
+    p.entryWide = isWide(bias.u, p.dim);
     p.tableRows = table ? tableRows : nullptr;
     const int32_t warps = edgeWarpsPerBlock(p, table);
     const int64_t grid = edgeGrid(p, p.rows + p.slots, warps, table);
     const int64_t bins = table ? int64_t(warps) * (32 / p.lanesPerHead) * p.classes * 4 : 0;
-    if (grid == 0 || (bins > (48 << 10) && allowShared(edgeBackwardRows<T>, bins) != nullptr))
+    if (grid == 0 || (bins > (48 << 10) && allowShared(edgeBackwardRows<T, kGt>, bins) != nullptr))
         return MegagraphCudaUnsupported;
-    MEGAGRAPH_LAUNCH(edgeBackwardRows<T>, grid, warps * 32, bins, on, p);
+    MEGAGRAPH_LAUNCH((edgeBackwardRows<T, kGt>), grid, warps * 32, bins, on, p);
     if (const int64_t longGrid = edgeGrid(p, p.slots, kEdgeThreads / 32, false); longGrid > 0)
         MEGAGRAPH_LAUNCH(edgeSumLong, longGrid, kEdgeThreads, 0, on, p, 1, p.dq, static_cast<float*>(nullptr));
     if (table) {
@@ -263,32 +329,33 @@ int32_t launchEdgeRows(const EdgeParams& rows, const MegagraphCudaEdgeBiasGradie
 }
 
 /// dk, dv: the same parameters seen from the keys.
-template <class T> int32_t launchEdgeKeys(const EdgeParams& rows, const MegagraphCudaEdgeGraph& g, Stream on)
+template <class T, bool kGt> int32_t launchEdgeKeys(const EdgeParams& rows, const MegagraphCudaEdgeGraph& g, Stream on)
 {
     EdgeParams p = rows;
     p.rows = g.keys;
     p.start = g.transposedIndptr;
     p.other = g.transposedRows;
-    p.entryNumber = p.table != nullptr || p.entryBias != nullptr ? g.transposedEntries : nullptr; // else nobody asks
+    const bool asked = p.table != nullptr || p.entryBias != nullptr || p.u.data != nullptr;
+    p.entryNumber = asked ? g.transposedEntries : nullptr;
     p.selfRows = g.rows;
     const int64_t grid = edgeGrid(p, p.rows + p.slots, kEdgeThreads / 32, false);
     if (grid == 0)
         return MegagraphCudaUnsupported;
-    MEGAGRAPH_LAUNCH(edgeBackwardKeys<T>, grid, kEdgeThreads, 0, on, p);
+    MEGAGRAPH_LAUNCH((edgeBackwardKeys<T, kGt>), grid, kEdgeThreads, 0, on, p);
     if (const int64_t longGrid = edgeGrid(p, p.slots, kEdgeThreads / 32, false); longGrid > 0)
         MEGAGRAPH_LAUNCH(edgeSumLong, longGrid, kEdgeThreads, 0, on, p, 2, p.dk, p.dv);
     return MegagraphCudaOk;
 }
 
-template <class T>
+template <class T, bool kGt>
 int32_t launchEdgeBackward(const EdgeParams& p, const MegagraphCudaEdgeGraph& g,
                            const MegagraphCudaEdgeBiasGradient& bias, float* tableRows, Stream on)
 {
     if (g.rows > 0) {
-        if (const int32_t code = launchEdgeRows<T>(p, bias, tableRows, on); code != MegagraphCudaOk)
+        if (const int32_t code = launchEdgeRows<T, kGt>(p, bias, tableRows, on); code != MegagraphCudaOk)
             return code;
     }
-    return g.keys > 0 ? launchEdgeKeys<T>(p, g, on) : int32_t(MegagraphCudaOk);
+    return g.keys > 0 ? launchEdgeKeys<T, kGt>(p, g, on) : int32_t(MegagraphCudaOk);
 }
 
 int32_t edgeAttentionBackward(const MegagraphCudaEdgeGraph* graph, double scale, const MegagraphCudaView* q,
@@ -323,16 +390,18 @@ int32_t edgeAttentionBackward(const MegagraphCudaEdgeGraph* graph, double scale,
     p.dq = dq;
     p.dk = dk;
     p.dv = dv;
-    const MegagraphCudaEdgeBiasGradient none{nullptr, nullptr};
+    const MegagraphCudaEdgeBiasGradient none{};
     const auto& bias = biasGradient == nullptr ? none : *biasGradient;
+    if (p.u.data != nullptr) {
+        p.ds = entryOperand(bias.ds, *q);
+        p.wide = p.wide && isWide(bias.ds, p.dim);
+    }
     auto* tableRows = reinterpret_cast<float*>(static_cast<unsigned char*>(workspace) + stateBytes);
     const auto on = static_cast<Stream>(stream);
-    const int32_t code = q->type == MegagraphCudaBf16 ? launchEdgeBackward<uint16_t>(p, *graph, bias, tableRows, on)
-                                                      : launchEdgeBackward<float>(p, *graph, bias, tableRows, on);
+    const int32_t code =
+        withForm(p, [&]<class T, bool kGt>() { return launchEdgeBackward<T, kGt>(p, *graph, bias, tableRows, on); });
     if (code != MegagraphCudaOk)
-        return refuse(error, MegagraphCudaCode(code),
-                      "%s: graph: got %lld rows and %lld keys, more than one launch can take; split them.", op,
-                      static_cast<long long>(graph->rows), static_cast<long long>(graph->keys));
+        return tooManyRows(op, *graph, error);
     return finished(error, op, launchFailure());
 }
 

@@ -16,7 +16,9 @@ namespace megagraph::kernels::cuda {
 constexpr int kEdgeChunk = 512;
 constexpr int kChannels = 8;
 constexpr int kEdgeThreads = 128;
-constexpr int kEdgeBlocks = 4; // per multiprocessor at least: 128 registers
+constexpr int kEdgeBlocks = 4;   // per multiprocessor at least: 128 registers
+constexpr int kEdgeBlocksGt = 3; // 168
+constexpr float kGtBound = 5.0f; // GT's clamp
 
 struct EdgeOperand {
     const void* data;
@@ -41,12 +43,18 @@ struct EdgeParams {
     const float *table, *entryBias;
     float scale, scaleLog2;
     EdgeOperand q, k, v, dO;
-    int64_t queries; // stride of lse, delta
+    EdgeOperand u, ds; // by entry, or null
+    void* s;           // by entry in the type of q, or null
+    float* du;         // by entry, or null
+    int64_t queries;   // stride of lse, delta
     Mask mask;
     void* o;
     int64_t oRowStride, oHeadStride;
-    int32_t oType;
-    bool oWide;
+    int32_t oType, type;   // of o; of q, k, v
+    bool oWide, entryWide; // entryWide: of s and du
+    bool gt;
+    bool partial, first; // forward ends in states, and begins with them unless `first`
+    float *stateM, *stateL, *stateAcc;
     float* lse;
     const float *lseIn, *delta;
     float *dq, *dk, *dv, *dBias;
@@ -219,6 +227,27 @@ __device__ __forceinline__ void storeFloats(float* at, const float (&values)[kCh
     }
 }
 
+/// To element `at` of an array of MegagraphCudaType `type`.
+__device__ __forceinline__ void storeTyped(void* to, int32_t type, int64_t at, const float (&values)[kChannels],
+                                           int count, bool wide)
+{
+    if (type == MegagraphCudaFloat) {
+        storeFloats(static_cast<float*>(to) + at, values, count, wide);
+        return;
+    }
+    uint16_t* halves = static_cast<uint16_t*>(to) + at;
+    if (wide && count == kChannels) {
+        *reinterpret_cast<uint4*>(halves) = make_uint4(packBf16(values[0], values[1]), packBf16(values[2], values[3]),
+                                                       packBf16(values[4], values[5]), packBf16(values[6], values[7]));
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < kChannels; ++i) {
+        if (i < count)
+            halves[i] = uint16_t(packBf16(values[i], 0.0f) & 0xFFFFu);
+    }
+}
+
 __device__ __forceinline__ float dotChannels(const float (&a)[kChannels], const float (&b)[kChannels])
 {
     float sum = a[0] * b[0];
@@ -271,6 +300,80 @@ __device__ __forceinline__ float biasOf(const EdgeParams& p, int head, const Edg
         bias = readGlobal(p.entryBias + int64_t(head) * p.entries + pair.entry);
     return bias;
 }
+
+/// A row that a pair names: for GT times u of the entry; else as it lies in memory until it is used.
+template <class T, bool kGt> struct OtherRow {
+    RawRow<T> raw;
+
+    __device__ __forceinline__ OtherRow(const EdgeParams& p, const EdgeLane& lane, const EdgeOperand& x,
+                                        const EdgePair& pair)
+        : raw(loadRaw<T>(p, lane, x, pair.other))
+    {
+    }
+    __device__ __forceinline__ float dot(const float (&mine)[kChannels]) const { return dotChannels<T>(mine, raw); }
+    /// sum += dS row
+    __device__ __forceinline__ void addTo(float (&sum)[kChannels], const EdgeParams&, const EdgeLane&, const EdgePair&,
+                                          float dS) const
+    {
+        addChannels<T>(sum, dS, raw);
+    }
+};
+template <class T> struct OtherRow<T, true> {
+    float plain[kChannels], times[kChannels]; // the row, and the row times u
+
+    __device__ __forceinline__ OtherRow(const EdgeParams& p, const EdgeLane& lane, const EdgeOperand& x,
+                                        const EdgePair& pair)
+    {
+        loadRow<T>(p, lane, x, pair.other, plain);
+        float u[kChannels];
+        if (p.u.data != nullptr)
+            loadRow<T>(p, lane, p.u, pair.entry, u);
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i)
+            times[i] = p.u.data != nullptr ? plain[i] * u[i] : plain[i];
+    }
+    __device__ __forceinline__ float dot(const float (&mine)[kChannels]) const
+    {
+        return dotChannels(mine, times);
+    }
+    /// sum_x += (dS + ds_x) row_x u_x
+    __device__ __forceinline__ void addTo(float (&sum)[kChannels], const EdgeParams& p, const EdgeLane& lane,
+                                          const EdgePair& pair, float dS) const
+    {
+        float ds[kChannels] = {};
+        if (p.ds.data != nullptr)
+            loadRow<T>(p, lane, p.ds, pair.entry, ds);
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i)
+            sum[i] = fmaf(dS + ds[i], times[i], sum[i]);
+    }
+    /// s_x = mine_x row_x u_x, which GT's edge stream takes on.
+    __device__ __forceinline__ void storeProducts(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
+                                                  const float (&mine)[kChannels]) const
+    {
+        if (p.s == nullptr || pair.entry < 0 || !lane.active)
+            return;
+        float s[kChannels];
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i)
+            s[i] = mine[i] * times[i];
+        storeTyped(p.s, p.type, (pair.entry * p.heads + lane.head) * p.dim + lane.channel, s, lane.count, p.entryWide);
+    }
+    /// du_x = (dS + ds_x) mine_x row_x
+    __device__ __forceinline__ void storeGradient(const EdgeParams& p, const EdgeLane& lane, const EdgePair& pair,
+                                                  float dS, const float (&mine)[kChannels]) const
+    {
+        if (p.du == nullptr || pair.entry < 0 || !lane.active)
+            return;
+        float du[kChannels] = {};
+        if (p.ds.data != nullptr)
+            loadRow<T>(p, lane, p.ds, pair.entry, du);
+#pragma unroll
+        for (int i = 0; i < kChannels; ++i)
+            du[i] = (dS + du[i]) * mine[i] * plain[i];
+        storeFloats(p.du + (pair.entry * p.heads + lane.head) * p.dim + lane.channel, du, lane.count, p.entryWide);
+    }
+};
 
 /// 0 or the scale of kept pairs.
 __device__ __forceinline__ float keepOf(const EdgeParams& p, int head, int64_t query, int64_t key)

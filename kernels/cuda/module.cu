@@ -23,6 +23,8 @@ const MegagraphCudaTable kTable = {
     edgeAttentionForwardWorkspace,
     edgeAttentionBackwardWorkspace,
     edgeAttentionForward,
+    edgeAttentionPartial,
+    edgeAttentionFinish,
     edgeAttentionBackward,
     forceDensePath,
 };

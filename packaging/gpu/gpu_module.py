@@ -7,7 +7,7 @@ followed here is found by the dry run, not by a crash on a GPU.
 import ctypes
 from ctypes import POINTER, Structure, byref, c_char, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 
-VERSION = 1
+VERSION = 2
 BF16 = 1
 LISTS = 2
 
@@ -31,10 +31,13 @@ MegagraphCudaPlanesView = struct("MegagraphCudaPlanesView",
 MegagraphCudaListsView = struct("MegagraphCudaListsView",
                                 *same(c_void_p, "map", "rank", "tileStart", "offsets", "blockStart", "entries"),
                                 *same(c_int64, "queryBlocks", "keyBlocks", "mapStride", "rankStride"))
+MegagraphCudaEdgeTile = struct("MegagraphCudaEdgeTile", *same(c_uint32, "keyBlock", "count"), ("first", c_int64))
+MegagraphCudaEdgeValues = struct("MegagraphCudaEdgeValues", *same(c_void_p, "blockStart", "tiles", "positions"),
+                                 *same(c_int64, "queryBlocks", "keyBlocks", "edges"), *same(c_void_p, "values", "gradient"))
 MegagraphCudaBias = struct("MegagraphCudaBias", *same(c_int32, "hops", "classes"), ("table", c_void_p),
                            *same(c_void_p, "queryComponent", "keyComponent", "querySegment", "keySegment"),
                            *same(c_int32, "policy", "reserved"), ("planes", MegagraphCudaPlanesView),
-                           ("lists", MegagraphCudaListsView))
+                           ("lists", MegagraphCudaListsView), ("edges", MegagraphCudaEdgeValues))
 MegagraphCudaDropout = struct("MegagraphCudaDropout", ("p", c_double), *same(c_uint64, "seed", "step"),
                               *same(c_uint32, "item", "layer", "site", "reserved"))
 MegagraphCudaState = struct("MegagraphCudaState", *same(c_void_p, "m", "l", "acc"))
@@ -42,17 +45,18 @@ MegagraphCudaEdgeGraph = struct("MegagraphCudaEdgeGraph", *same(c_int64, "rows",
                                 *same(c_void_p, "indptr", "indices", "transposedIndptr", "transposedRows", "transposedEntries"),
                                 *same(c_int32, "selfKey", "selfClass", "classes", "headOffset"),
                                 *same(c_int64, "selfOffset", "queryOffset", "keyOffset"),
-                                *same(c_void_p, "keyNumbers", "entryClass", "table", "entryBias"))
-MegagraphCudaEdgeBiasGradient = struct("MegagraphCudaEdgeBiasGradient", *same(c_void_p, "table", "entryBias"))
+                                *same(c_void_p, "keyNumbers", "entryClass", "table", "entryBias", "u"),
+                                *same(c_int32, "gt", "reserved"))
+MegagraphCudaEdgeBiasGradient = struct("MegagraphCudaEdgeBiasGradient", *same(c_void_p, "table", "entryBias", "ds", "u"))
 MegagraphCudaTable = struct(
     "MegagraphCudaTable", *same(c_int32, "version", "size"),
     *same(c_void_p, "packedBytes", "packHeads", "attentionForwardWorkspace", "attentionBackwardWorkspace", "attentionForward",
           "attentionPartial", "attentionCombine", "attentionFinish", "attentionDelta", "attentionBackward", "closeFarBin",
-          "edgeAttentionForwardWorkspace", "edgeAttentionBackwardWorkspace", "edgeAttentionForward", "edgeAttentionBackward",
-          "forceDensePath"))
+          "edgeAttentionForwardWorkspace", "edgeAttentionBackwardWorkspace", "edgeAttentionForward", "edgeAttentionPartial",
+          "edgeAttentionFinish", "edgeAttentionBackward", "forceDensePath"))
 STRUCTS = [MegagraphCudaError, MegagraphCudaView, MegagraphCudaShape, MegagraphCudaPlanesView, MegagraphCudaListsView,
-           MegagraphCudaBias, MegagraphCudaDropout, MegagraphCudaState, MegagraphCudaEdgeGraph, MegagraphCudaEdgeBiasGradient,
-           MegagraphCudaTable]
+           MegagraphCudaEdgeTile, MegagraphCudaEdgeValues, MegagraphCudaBias, MegagraphCudaDropout, MegagraphCudaState,
+           MegagraphCudaEdgeGraph, MegagraphCudaEdgeBiasGradient, MegagraphCudaTable]
 
 
 def layout_faults(layout):
@@ -204,7 +208,7 @@ class EdgeAttention:
 
     def forward(self):
         self.module.call("edgeAttentionForward", self.graph, self.scale, view(self.q), view(self.k), view(self.v), self.dropout,
-                         view(self.o), self.lse, *self._space(), self._stream())
+                         view(self.o), self.lse, None, *self._space(), self._stream())
         return self.o
 
     def backward(self):

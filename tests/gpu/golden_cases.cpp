@@ -21,19 +21,21 @@ constexpr Case kCases[] = {
     {"slim_63", "63 tokens, d_h 10, graph token", Op::Dense, Rings, 63, {}, {}, 3, 10, 2, Random, true},
     {"plain_64", "one tile without bias", Op::Dense, NoGraph, 64, {}, {}, 2, 16, 0, NoTable},
     {"hops0_65", "K = 0", Op::Dense, Rings, 65, {}, {}, 2, 24, 0},
-    {"hops3_129", "K = 3, several components", Op::Dense, Rings, 129, {}, {}, 2, 32, 3},
+    {"hops3_129", "K = 3, several components, edge values", Op::Dense, Rings, 129, {}, {}, 2, 32, 3, Random, false, 1, 0, false,
+     false, true},
     {"base_257", "the usual shape, ragged", Op::Dense, Rings, 257, {}, {}, 2, 64, 2, Random, true},
     {"plain_257", "no bias, ragged", Op::Dense, NoGraph, 257, {}, {}, 2, 64, 0, NoTable},
     {"dropout_257", "dropout 0.1", Op::Dense, Rings, 257, {}, {}, 2, 64, 2, Random, false, 1, 0.1},
     {"wide_257", "d_h 128", Op::Dense, Rings, 257, {}, {}, 1, 128, 2, Random, true},
     {"wide_dropout_257", "d_h 128, dropout 0.5", Op::Dense, Rings, 257, {}, {}, 1, 128, 2, Random, false, 1, 0.5},
     {"wide_plain_192", "d_h 128, no bias", Op::Dense, NoGraph, 192, {}, {}, 1, 128, 0, NoTable},
-    {"odd_width_192", "d_h 96, grid, K = 9: dense tiles", Op::Dense, Grid, 192, {}, {}, 1, 96, 9},
+    {"odd_width_192", "d_h 96, grid, K = 9: dense tiles, edge values", Op::Dense, Grid, 192, {}, {}, 1, 96, 9, Random, false, 1, 0,
+     false, false, true},
     {"pack_200", "pack of 11 graphs", Op::Dense, Rings, 200, {}, {}, 2, 32, 2, Random, false, 11},
     {"path_300", "path, K = 12: constant and split tiles", Op::Dense, Path, 300, {}, {}, 2, 64, 12},
     {"hops15_260", "K = 15", Op::Dense, Path, 260, {}, {}, 1, 32, 15, Random, true},
-    {"block_192", "192 rows of 257 keys, global offsets, dropout", Op::Dense, Rings, 257, {65, 257}, {0, 257}, 2, 64, 2, Random,
-     true, 1, 0.1},
+    {"block_192", "192 rows of 257 keys, global offsets, dropout, edge values", Op::Dense, Rings, 257, {65, 257}, {0, 257}, 2, 64, 2,
+     Random, true, 1, 0.1, false, false, true},
     {"keys_odd", "rows before an interval of keys that starts at an odd number", Op::Dense, Rings, 257, {0, 100}, {131, 257}, 2, 64,
      2, Random, false, 1, 0.1},
     {"masked_rows", "pack whose first rows see none of the keys", Op::Dense, Rings, 200, {0, 200}, {100, 200}, 2, 64, 2, Random,
@@ -44,8 +46,8 @@ constexpr Case kCases[] = {
     {"long_1000", "1,000 tokens", Op::Dense, Rings, 1000, {}, {}, 1, 64, 2, Random, true},
     {"edges_star", "sparse: hub of 699 entries, self keys, dropout", Op::Edges, Star, 700, {}, {}, 2, 32, 1, NoTable, false,
      1, 0.1, true},
-    {"edges_rings", "sparse: short and empty rows, a row interval", Op::Edges, Rings, 500, {100, 500}, {0, 500}, 2, 64, 1,
-     NoTable},
+    {"edges_rings", "sparse, GT: short and empty rows, a row interval", Op::Edges, Rings, 500, {100, 500}, {0, 500}, 2, 64, 1,
+     NoTable, false, 1, 0, false, false, true},
 };
 static_assert(std::size(kCases) <= 24);
 
@@ -201,6 +203,22 @@ std::vector<double> widened(const std::vector<float>& values)
     return {values.begin(), values.end()};
 }
 
+int64_t entriesOf(const Inputs& in)
+{
+    return int64_t(in.graph.indices.size());
+}
+
+/// [H, E] -> [E, H]
+Array byEntry(const char* name, const Inputs& in, const std::vector<double>& values, std::span<const int64_t> entries)
+{
+    const int64_t heads = in.shape.heads, count = int64_t(entries.size());
+    Array out{name, entriesOf(in), heads, std::vector<double>(size_t(entriesOf(in) * heads))};
+    for (int64_t h = 0; h < heads; ++h)
+        for (int64_t i = 0; i < count; ++i)
+            out.values[size_t(entries[size_t(i)] * heads + h)] = values[size_t(h * count + i)];
+    return out;
+}
+
 std::vector<Array> collect(const Inputs& in, const reference::Output& out, const reference::Gradients& g)
 {
     const int64_t width = int64_t(in.shape.heads) * in.shape.dim;
@@ -240,6 +258,34 @@ Bias Inputs::bias() const
     b.keySegment = part(segment, keys);
     if (!table.empty())
         b.lists = lists.view();
+    return b;
+}
+
+EdgeBlock edgeBlock(const Inputs& in, int64_t keyBegin, int64_t keyEnd)
+{
+    const int64_t cuts[] = {in.keys.begin + keyBegin, in.keys.begin + keyEnd};
+    auto tiles = buildEdgeTiles(in.graph.view(), in.rows.begin, in.rows.end, cuts);
+    if (!tiles)
+        return {};
+    EdgeBlock block{std::move(tiles.value().front()), {}};
+    for (int32_t h = 0; h < in.shape.heads; ++h)
+        for (const int64_t entry : block.tiles.entries)
+            block.values.push_back(in.entryValues[size_t(h * entriesOf(in) + entry)]);
+    return block;
+}
+
+void EdgeBlock::scatter(std::span<const float> gradient, int32_t heads, std::span<float> byEntry) const
+{
+    for (int64_t h = 0; h < heads; ++h)
+        for (int64_t i = 0; i < places(); ++i)
+            byEntry[size_t(tiles.entries[size_t(i)] * heads + h)] = gradient[size_t(h * places() + i)];
+}
+
+EdgeBias Inputs::edgeBias() const
+{
+    EdgeBias b;
+    b.kind = u.empty() ? EdgeBiasKind::None : EdgeBiasKind::Gt;
+    b.u = u.empty() ? nullptr : u.data();
     return b;
 }
 
@@ -289,6 +335,12 @@ Inputs makeInputs(const Case& c)
     for (size_t i = 0; i < in.table.size(); ++i)
         in.shifted[i] -= in.table[i / size_t(in.classCount) * size_t(in.classCount) + size_t(c.hops + 1)];
     makeStructure(c, in, makeGraph(c, seed));
+    if (c.perEdge && c.op == Op::Dense) {
+        in.entryValues = draw(entriesOf(in) * c.heads, seed, 6, 2.0f);
+    } else if (c.perEdge) {
+        in.u = draw(entriesOf(in) * width, seed, 6, 4.0f); // some scores are beyond the clamp
+        in.ds = draw(entriesOf(in) * width, seed, 7, 0.25f);
+    }
     return in;
 }
 
@@ -311,7 +363,16 @@ std::vector<Array> referenceOf(const Case& c, const Inputs& in)
         p.k = widened(in.k);
         p.v = widened(in.v);
         p.dropout = in.dropout;
-        return collect(in, reference::edgeForward(p), reference::edgeBackward(p, dO));
+        p.kind = in.edgeBias().kind;
+        p.u = widened(in.u);
+        const reference::EdgeOutput out = reference::edgeForward(p);
+        const reference::EdgeGradients g = reference::edgeBackward(p, dO, widened(in.ds));
+        std::vector<Array> arrays = collect(in, out, g);
+        if (!in.u.empty()) {
+            arrays.push_back(arrayOf("s", entriesOf(in), int64_t(c.heads) * c.dim, out.s));
+            arrays.push_back(arrayOf("du", entriesOf(in), int64_t(c.heads) * c.dim, g.du));
+        }
+        return arrays;
     }
     reference::Dense p;
     p.queries = in.rows.size();
@@ -328,7 +389,24 @@ std::vector<Array> referenceOf(const Case& c, const Inputs& in)
     p.classes = in.classes;
     p.table = widened(in.table);
     p.dropout = in.dropout;
-    return collect(in, reference::denseForward(p), reference::denseBackward(p, dO));
+    std::vector<int64_t> entries; // of the graph inside the block
+    for (int64_t i = in.rows.begin; !in.entryValues.empty() && i < std::min(in.rows.end, in.graph.view().nodes); ++i) {
+        for (int64_t e = in.graph.indptr[size_t(i)]; e < in.graph.indptr[size_t(i) + 1]; ++e) {
+            const int64_t key = in.graph.indices[size_t(e)] - in.keys.begin;
+            if (key < 0 || key >= p.keys)
+                continue;
+            p.pairs.push_back((i - in.rows.begin) * p.keys + key);
+            entries.push_back(e);
+        }
+    }
+    for (int64_t h = 0; h < c.heads; ++h)
+        for (const int64_t e : entries)
+            p.pairValues.push_back(double(in.entryValues[size_t(h * entriesOf(in) + e)]));
+    const reference::Gradients g = reference::denseBackward(p, dO);
+    std::vector<Array> arrays = collect(in, reference::denseForward(p), g);
+    if (!in.entryValues.empty())
+        arrays.push_back(byEntry("dw", in, g.pairValues, entries));
+    return arrays;
 }
 
 } // namespace megagraph::kernels::goldens

@@ -7,6 +7,7 @@
 #include "kernels/attention.h"
 #include "kernels/edge_attention.h"
 #include "kernels/graph/csr.h"
+#include "kernels/graph/edge_tiles.h"
 #include "kernels/graph/tiles.h"
 #include "kernels/reference/attention.h"
 
@@ -39,6 +40,7 @@ struct Case {
     double dropout = 0;
     bool selfKey = false; // edges
     bool oneHot = false;  // every softmax row has one probability of 1: dS is 0, gradients of q, k and table are rounding
+    bool perEdge = false; // dense: a value per edge and head; edges: GT with an edge stream
 };
 /// At most 24; ids are file names.
 std::span<const Case> allCases();
@@ -57,6 +59,8 @@ struct Inputs {
     std::vector<float> table;     // [H, B] as learned; empty = no bias
     std::vector<float> shifted;   // [H, B] b - b[far]: what kernels receive
     std::vector<int32_t> component, segment; // [tokens]; segment empty = one
+    std::vector<float> entryValues; // [H, E] by entry of the graph; empty = none
+    std::vector<float> u, ds;       // [E, H, d_h], GT
     std::vector<uint8_t> classes; // [rows, keys], kMasked = not allowed; empty when neither table nor segments
     TileLists lists;
     Csr graph;                    // of all nodes; edges: rows of the interval
@@ -65,19 +69,31 @@ struct Inputs {
     Dropout dropout;
     bool selfKey = false;
 
-    Bias bias() const;
+    Bias bias() const; // without edge values
     EdgeGraph edges() const;
+    EdgeBias edgeBias() const;
 };
 Inputs makeInputs(const Case& c);
 
+/// Edge values on the tile grid of rows x a part of the keys.
+struct EdgeBlock {
+    EdgeTiles tiles;
+    std::vector<float> values; // [H, places]
+
+    int64_t places() const { return int64_t(tiles.entries.size()); }
+    /// gradient [H, places] to byEntry [E, H].
+    void scatter(std::span<const float> gradient, int32_t heads, std::span<float> byEntry) const;
+};
+EdgeBlock edgeBlock(const Inputs& inputs, int64_t keyBegin, int64_t keyEnd);
+
 /// One result array: `rows` rows of `width` values.
 struct Array {
-    std::string name; // o lse dq dk dv table
+    std::string name; // o lse dq dk dv table dw s du
     int64_t rows = 0, width = 0;
     std::vector<double> values; // [rows, width]
 };
 /// The fp64 reference of a case: o, lse (as [rows, H], of the shifted table), dq, dk, dv, and the table gradient [H, B] if there is
-/// a table. Quadratic in the tokens.
+/// a table; with edge values dw [E, H], with GT s and du [E, H, d_h]. Quadratic in the tokens.
 std::vector<Array> referenceOf(const Case& c, const Inputs& inputs);
 
 } // namespace megagraph::kernels::goldens

@@ -247,7 +247,7 @@ void Bench::edges(int64_t tokens)
     const double work = double(g.entries) * 8 * 64;
     json["what"] = "forward";
     time(json, 4 * work, 10, [&] {
-        return said(table_.edgeAttentionForward(&g, 0.125, &q, &k, &v, &d.dropout, &o, d.lse.data(), space.data(), space.size(), nullptr,
+        return said(table_.edgeAttentionForward(&g, 0.125, &q, &k, &v, &d.dropout, &o, d.lse.data(), nullptr, space.data(), space.size(), nullptr,
                                                 &d.error), d.error);
     });
     json["what"] = "backward";

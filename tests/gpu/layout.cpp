@@ -49,6 +49,17 @@ Json apiLayout()
     MEGAGRAPH_FIELD(MegagraphCudaListsView, keyBlocks);
     MEGAGRAPH_FIELD(MegagraphCudaListsView, mapStride);
     MEGAGRAPH_FIELD(MegagraphCudaListsView, rankStride);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeTile, keyBlock);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeTile, count);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeTile, first);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, blockStart);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, tiles);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, positions);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, queryBlocks);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, keyBlocks);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, edges);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, values);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeValues, gradient);
     MEGAGRAPH_FIELD(MegagraphCudaBias, hops);
     MEGAGRAPH_FIELD(MegagraphCudaBias, classes);
     MEGAGRAPH_FIELD(MegagraphCudaBias, table);
@@ -60,6 +71,7 @@ Json apiLayout()
     MEGAGRAPH_FIELD(MegagraphCudaBias, reserved);
     MEGAGRAPH_FIELD(MegagraphCudaBias, planes);
     MEGAGRAPH_FIELD(MegagraphCudaBias, lists);
+    MEGAGRAPH_FIELD(MegagraphCudaBias, edges);
     MEGAGRAPH_FIELD(MegagraphCudaDropout, p);
     MEGAGRAPH_FIELD(MegagraphCudaDropout, seed);
     MEGAGRAPH_FIELD(MegagraphCudaDropout, step);
@@ -89,8 +101,13 @@ Json apiLayout()
     MEGAGRAPH_FIELD(MegagraphCudaEdgeGraph, entryClass);
     MEGAGRAPH_FIELD(MegagraphCudaEdgeGraph, table);
     MEGAGRAPH_FIELD(MegagraphCudaEdgeGraph, entryBias);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeGraph, u);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeGraph, gt);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeGraph, reserved);
     MEGAGRAPH_FIELD(MegagraphCudaEdgeBiasGradient, table);
     MEGAGRAPH_FIELD(MegagraphCudaEdgeBiasGradient, entryBias);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeBiasGradient, ds);
+    MEGAGRAPH_FIELD(MegagraphCudaEdgeBiasGradient, u);
     MEGAGRAPH_FIELD(MegagraphCudaTable, version);
     MEGAGRAPH_FIELD(MegagraphCudaTable, size);
     MEGAGRAPH_FIELD(MegagraphCudaTable, packedBytes);
@@ -107,6 +124,8 @@ Json apiLayout()
     MEGAGRAPH_FIELD(MegagraphCudaTable, edgeAttentionForwardWorkspace);
     MEGAGRAPH_FIELD(MegagraphCudaTable, edgeAttentionBackwardWorkspace);
     MEGAGRAPH_FIELD(MegagraphCudaTable, edgeAttentionForward);
+    MEGAGRAPH_FIELD(MegagraphCudaTable, edgeAttentionPartial);
+    MEGAGRAPH_FIELD(MegagraphCudaTable, edgeAttentionFinish);
     MEGAGRAPH_FIELD(MegagraphCudaTable, edgeAttentionBackward);
     MEGAGRAPH_FIELD(MegagraphCudaTable, forceDensePath);
 #undef MEGAGRAPH_FIELD

@@ -48,7 +48,14 @@ Result<std::vector<Array>> runDense(const Inputs& in, const ParallelFor& paralle
     const AttentionShape& s = in.shape;
     const auto q = contiguousHeads(in.q.data(), s.queries, s.heads, s.dim), k = contiguousHeads(in.k.data(), s.keys, s.heads, s.dim);
     const auto v = contiguousHeads(in.v.data(), s.keys, s.heads, s.dim), dO = contiguousHeads(in.dO.data(), s.queries, s.heads, s.dim);
-    const Bias bias = in.bias();
+    Bias bias = in.bias();
+    EdgeBlock edges;
+    std::vector<float> dw;
+    if (!in.entryValues.empty()) {
+        edges = edgeBlock(in, 0, in.keys.size());
+        dw.assign(edges.values.size(), 0.0f);
+        bias.edges = {edges.tiles.view(), edges.values.data(), dw.data()};
+    }
     Buffers b(s);
     const auto o = contiguousHeads(b.o.data(), s.queries, s.heads, s.dim);
     Workspace space = workspace(attentionForwardWorkspace(s, parallel.slots()));
@@ -68,6 +75,11 @@ Result<std::vector<Array>> runDense(const Inputs& in, const ParallelFor& paralle
         closeFarBin(s.heads, in.hops, summed.data(), table.data());
         arrays.push_back(fromRows("table", s.heads, in.classCount, table));
     }
+    if (!in.entryValues.empty()) {
+        std::vector<float> byEntry(in.entryValues.size(), 0.0f);
+        edges.scatter(dw, s.heads, byEntry);
+        arrays.push_back(fromRows("dw", int64_t(in.graph.indices.size()), s.heads, byEntry));
+    }
     return arrays;
 }
 
@@ -79,11 +91,21 @@ Result<std::vector<Array>> runEdges(const Inputs& in, const ParallelFor& paralle
     Buffers b(s);
     const auto o = contiguousHeads(b.o.data(), s.queries, s.heads, s.dim);
     const EdgeGraph graph = in.edges();
-    MEGAGRAPH_TRY(std::ignore, edgeAttentionForward(graph, s.scale, q, k, v, in.dropout, o, b.lse.data(), parallel));
+    const EdgeBias bias = in.edgeBias();
+    std::vector<float> products(in.u.size()), du(in.u.size());
+    MEGAGRAPH_TRY(std::ignore, edgeAttentionForward(graph, s.scale, q, k, v, bias, in.dropout, o, b.lse.data(),
+                                                    in.u.empty() ? nullptr : products.data(), parallel));
     attentionDelta(o, dO, b.delta.data());
-    MEGAGRAPH_TRY(std::ignore, edgeAttentionBackward(graph, s.scale, q, k, v, dO, b.lse.data(), b.delta.data(), in.dropout,
-                                                     b.dq.data(), b.dk.data(), b.dv.data(), parallel));
-    return b.arrays(s);
+    const EdgeBiasGradients gradients{nullptr, nullptr, in.u.empty() ? nullptr : in.ds.data(), in.u.empty() ? nullptr : du.data()};
+    MEGAGRAPH_TRY(std::ignore, edgeAttentionBackward(graph, s.scale, q, k, v, dO, b.lse.data(), b.delta.data(), bias, in.dropout,
+                                                     b.dq.data(), b.dk.data(), b.dv.data(), gradients, nullptr, parallel));
+    std::vector<Array> arrays = b.arrays(s);
+    if (!in.u.empty()) {
+        const int64_t entries = int64_t(in.graph.indices.size()), width = int64_t(s.heads) * s.dim;
+        arrays.push_back(fromRows("s", entries, width, products));
+        arrays.push_back(fromRows("du", entries, width, du));
+    }
+    return arrays;
 }
 
 } // namespace

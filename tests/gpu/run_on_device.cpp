@@ -131,6 +131,12 @@ class DenseRun {
         std::vector<Array> arrays = t_.arrays(in_.shape);
         if (!in_.table.empty())
             arrays.push_back(fromRows("table", in_.shape.heads, in_.classCount, db.values()));
+        if (!in_.entryValues.empty()) {
+            std::vector<float> dw(in_.entryValues.size(), 0.0f);
+            for (const auto& part : parts_)
+                part->bias.addEdgeGradient(in_.shape.heads, dw);
+            arrays.push_back(fromRows("dw", int64_t(in_.graph.indices.size()), in_.shape.heads, dw));
+        }
         return arrays;
     }
 
@@ -206,6 +212,10 @@ Result<std::vector<Array>> runEdges(const MegagraphCudaTable& table, DeviceMemor
     graph.selfOffset = host.selfOffset;
     graph.queryOffset = host.queryOffset;
     graph.keyOffset = host.keyOffset;
+    const DeviceArray<Bfloat16> u(memory, toBf16(in.u)), ds(memory, toBf16(in.ds)), products(memory, int64_t(in.u.size()));
+    const DeviceArray<float> du(memory, int64_t(in.u.size()));
+    graph.gt = in.u.empty() ? 0 : 1;
+    graph.u = in.u.empty() ? nullptr : u.data();
     const auto view = [&](const DeviceArray<Bfloat16>& a, int64_t rows) {
         return viewOf(a.data(), rows, s.heads, s.dim, MegagraphCudaBf16);
     };
@@ -214,17 +224,26 @@ Result<std::vector<Array>> runEdges(const MegagraphCudaTable& table, DeviceMemor
     const MegagraphCudaDropout dropout = dropoutOf(in.dropout);
     DeviceArray<unsigned char> space(memory, std::max(table.edgeAttentionForwardWorkspace(&graph, s.heads, s.dim),
                                                       table.edgeAttentionBackwardWorkspace(&graph, s.heads, s.dim)));
-    const MegagraphCudaEdgeBiasGradient none{};
+    MegagraphCudaEdgeBiasGradient bias{};
+    bias.ds = in.u.empty() ? nullptr : ds.data();
+    bias.u = in.u.empty() ? nullptr : du.data();
     MegagraphCudaError error{};
-    MEGAGRAPH_TRY(std::ignore, said(table.edgeAttentionForward(&graph, s.scale, &q, &k, &v, &dropout, &o, t.lse.data(), space.data(),
+    MEGAGRAPH_TRY(std::ignore, said(table.edgeAttentionForward(&graph, s.scale, &q, &k, &v, &dropout, &o, t.lse.data(),
+                                                               in.u.empty() ? nullptr : products.data(), space.data(),
                                                                space.size(), nullptr, &error), error));
     MEGAGRAPH_TRY(std::ignore, said(table.attentionDelta(&o, &dO, t.delta.data(), nullptr, &error), error));
     MEGAGRAPH_TRY(std::ignore, said(table.edgeAttentionBackward(&graph, s.scale, &q, &k, &v, &dO, t.lse.data(), t.delta.data(),
-                                                                &dropout, t.dq.data(), t.dk.data(), t.dv.data(), &none,
+                                                                &dropout, t.dq.data(), t.dk.data(), t.dv.data(), &bias,
                                                                 space.data(), space.size(), nullptr, &error), error));
     if (const std::string failure = memory.finish(); !failure.empty())
         return Error{ErrorCode::Internal, "device: " + failure};
-    return t.arrays(s);
+    std::vector<Array> arrays = t.arrays(s);
+    if (!in.u.empty()) {
+        const int64_t width = int64_t(s.heads) * s.dim;
+        arrays.push_back(fromRows("s", graph.entries, width, toFloats(products.values())));
+        arrays.push_back(fromRows("du", graph.entries, width, du.values()));
+    }
+    return arrays;
 }
 
 TileLists listsOf(const Inputs& in, int64_t keyBegin, int64_t keyEnd)
@@ -289,6 +308,19 @@ DeviceBias::DeviceBias(DeviceMemory& memory, const Inputs& in, Form::Storage sto
     view_.querySegment = put(querySegment_, in.segment, in.rows.begin, in.rows.end);
     view_.keySegment = put(keySegment_, in.segment, in.keys.begin + keyBegin, in.keys.begin + keyEnd);
     view_.policy = MegagraphCudaNoTiles;
+    if (!in.entryValues.empty()) {
+        static_assert(sizeof(EdgeTile) == sizeof(MegagraphCudaEdgeTile));
+        edges_ = edgeBlock(in, keyBegin, keyEnd);
+        edgeStart_ = DeviceArray<int64_t>(memory, edges_.tiles.blockStart);
+        edgeTiles_ = DeviceArray<EdgeTile>(memory, edges_.tiles.tiles);
+        edgePositions_ = DeviceArray<uint16_t>(memory, edges_.tiles.positions);
+        edgeValues_ = DeviceArray<float>(memory, edges_.values);
+        edgeGradient_ = DeviceArray<float>(memory, int64_t(edges_.values.size()));
+        edgeGradient_.clear();
+        view_.edges = {edgeStart_.data(), reinterpret_cast<const MegagraphCudaEdgeTile*>(edgeTiles_.data()), edgePositions_.data(),
+                       edges_.tiles.queryBlocks, edges_.tiles.keyBlocks, edges_.places(), edgeValues_.data(),
+                       edgeGradient_.data()};
+    }
     if (in.table.empty())
         return;
     table_ = DeviceArray<float>(memory, in.shifted);
@@ -313,6 +345,11 @@ DeviceBias::DeviceBias(DeviceMemory& memory, const Inputs& in, Form::Storage sto
     view_.policy = MegagraphCudaLists;
     view_.lists = {map_.data(), rank_.data(), tileStart_.data(), offsets_.data(), blockStart_.data(), entries_.data(),
                    lists.queryBlocks, lists.keyBlocks, lists.mapStride, lists.rankStride};
+}
+
+void DeviceBias::addEdgeGradient(int32_t heads, std::span<float> byEntry) const
+{
+    edges_.scatter(edgeGradient_.values(), heads, byEntry);
 }
 
 MegagraphCudaView viewOf(void* data, int64_t rows, int32_t heads, int32_t dim, int32_t type)

@@ -33,6 +33,8 @@ class DeviceBias {
   public:
     DeviceBias(DeviceMemory& memory, const Inputs& inputs, Form::Storage storage, int64_t keyBegin, int64_t keyEnd);
     const MegagraphCudaBias& view() const { return view_; }
+    /// Gradients of the interval's edge values to byEntry [E, H].
+    void addEdgeGradient(int32_t heads, std::span<float> byEntry) const;
 
   private:
     MegagraphCudaBias view_{};
@@ -43,6 +45,11 @@ class DeviceBias {
     DeviceArray<uint32_t> rank_, offsets_;
     DeviceArray<int64_t> tileStart_, blockStart_;
     DeviceArray<uint16_t> entries_;
+    EdgeBlock edges_;
+    DeviceArray<int64_t> edgeStart_;
+    DeviceArray<EdgeTile> edgeTiles_;
+    DeviceArray<uint16_t> edgePositions_;
+    DeviceArray<float> edgeValues_, edgeGradient_;
 };
 
 MegagraphCudaView viewOf(void* data, int64_t rows, int32_t heads, int32_t dim, int32_t type);

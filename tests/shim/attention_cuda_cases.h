@@ -33,12 +33,31 @@ inline void roundInputs(Problem& p)
     }
 }
 
+/// Pairs of a world with a value per head, by row and key.
+struct EdgePairs {
+    std::vector<int64_t> pairs; // row * tokens + key
+    std::vector<float> values;  // [heads, pairs]
+};
+/// All pairs of class 1, and some of every other class.
+inline EdgePairs makeEdgePairs(const World& w, int32_t heads, uint64_t seed)
+{
+    EdgePairs e;
+    for (int64_t at = 0; at < w.tokens * w.tokens; ++at) {
+        if (w.classOf[size_t(at)] == 1 || drawUniform(seed, 31, uint64_t(at)) < 0.02)
+            e.pairs.push_back(at);
+    }
+    e.values = kernels::testing::randomFloats(size_t(heads) * e.pairs.size(), seed, 32, 1.5f);
+    return e;
+}
+
 enum class Storage { Planes, PlanesWithKinds, PlanesInRanges, Lists };
 
 /// Device copies of one block (rows x keys) of a problem's bias.
 struct DeviceBias {
     MegagraphCudaBias bias{};
     std::vector<std::unique_ptr<Device<uint8_t>>> bytes;
+    std::unique_ptr<Device<float>> edgeGradient; // [heads, places]
+    std::vector<int64_t> edgePlaces;             // place in the block -> pair
     int64_t kinds[4] = {};
 
     template <class T> const T* hold(const T* values, size_t count)
@@ -127,7 +146,51 @@ inline void addLists(DeviceBias& d, const Problem& p, Range rows, Range keys)
     std::copy(std::begin(lists->kinds), std::end(lists->kinds), d.kinds);
 }
 
-inline std::unique_ptr<DeviceBias> deviceBias(const Problem& p, Range rows, Range keys, Storage storage)
+/// Edge tiles of the pairs inside the block, from the definition in kernels/types.h.
+inline void addEdges(DeviceBias& d, const Problem& p, Range rows, Range keys, const EdgePairs& edges)
+{
+    const int64_t tokens = p.world->tokens, queryBlocks = (rows.size() + 63) / 64, keyBlocks = (keys.size() + 63) / 64;
+    struct Place {
+        int64_t tile, position, pair;
+    };
+    std::vector<Place> places;
+    for (size_t i = 0; i < edges.pairs.size(); ++i) {
+        const int64_t row = edges.pairs[i] / tokens - rows.begin, key = edges.pairs[i] % tokens - keys.begin;
+        if (row >= 0 && row < rows.size() && key >= 0 && key < keys.size())
+            places.push_back({row / 64 * keyBlocks + key / 64, (row % 64) << 6 | key % 64, int64_t(i)});
+    }
+    std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+        return a.tile != b.tile ? a.tile < b.tile : a.position < b.position;
+    });
+    std::vector<int64_t> blockStart(size_t(queryBlocks + 1), 0);
+    std::vector<MegagraphCudaEdgeTile> tiles;
+    std::vector<uint16_t> positions;
+    std::vector<float> values;
+    int64_t last = -1;
+    for (const Place& place : places) {
+        if (place.tile != last) {
+            tiles.push_back({uint32_t(place.tile % keyBlocks), 0, int64_t(positions.size())});
+            ++blockStart[size_t(place.tile / keyBlocks + 1)];
+        }
+        last = place.tile;
+        ++tiles.back().count;
+        positions.push_back(uint16_t(place.position));
+        d.edgePlaces.push_back(place.pair);
+    }
+    for (size_t i = 1; i < blockStart.size(); ++i)
+        blockStart[i] += blockStart[i - 1];
+    for (int32_t h = 0; h < p.heads; ++h) {
+        for (const Place& place : places)
+            values.push_back(edges.values[size_t(h) * edges.pairs.size() + size_t(place.pair)]);
+    }
+    d.edgeGradient = std::make_unique<Device<float>>(std::vector<float>(values.size(), 0.0f), "edge gradient");
+    values.push_back(0.0f); // an address, for a block without pairs
+    d.bias.edges = {d.hold(blockStart), d.hold(tiles),          d.hold(positions), queryBlocks,
+                    keyBlocks,          int64_t(places.size()), d.hold(values),    d.edgeGradient->data()};
+}
+
+inline std::unique_ptr<DeviceBias> deviceBias(const Problem& p, Range rows, Range keys, Storage storage,
+                                              const EdgePairs* edges)
 {
     const World& w = *p.world;
     auto d = std::make_unique<DeviceBias>();
@@ -138,6 +201,8 @@ inline std::unique_ptr<DeviceBias> deviceBias(const Problem& p, Range rows, Rang
     d->bias.classes = w.classes;
     d->bias.querySegment = ids(w.segment, rows);
     d->bias.keySegment = ids(w.segment, keys);
+    if (edges != nullptr)
+        addEdges(*d, p, rows, keys, *edges);
     if (p.table.empty())
         return d;
     d->bias.queryComponent = ids(w.component, rows);
@@ -200,12 +265,26 @@ struct Options {
     Storage storage = Storage::Planes;
     bool bf16 = true, backward = true, learned = true;
     int64_t spread = 1;
+    const EdgePairs* edges = nullptr;
 };
 
 struct Outputs {
-    std::vector<float> o, lse, dq, dk, dv, table;
+    std::vector<float> o, lse, dq, dk, dv, table, edges; // edges: [heads, pairs], 0 outside the block
     std::vector<double> summed;
     int64_t kinds[4] = {};
+
+    void addEdgeGradient(const EdgePairs* pairs, const DeviceBias& bias, int32_t heads)
+    {
+        if (pairs == nullptr)
+            return;
+        edges.resize(pairs->values.size(), 0.0f);
+        const std::vector<float> got = bias.edgeGradient->values();
+        const size_t places = bias.edgePlaces.size();
+        for (size_t h = 0; h < size_t(heads); ++h) {
+            for (size_t i = 0; i < places; ++i)
+                edges[h * pairs->pairs.size() + size_t(bias.edgePlaces[i])] = got[h * places + i];
+        }
+    }
 };
 
 inline void expectQueued(int32_t code, const MegagraphCudaError& error)
@@ -223,7 +302,8 @@ struct DeviceBlock {
     DeviceBlock(const Problem& p, Range rows, Range keys, const Options& options)
         : shape(deviceShape(p, rows, keys)), dropout(dropoutOf(p)), q(p.q, rows, p, options.bf16, options.spread),
           k(p.k, keys, p, options.bf16, options.spread), v(p.v, keys, p, options.bf16, options.spread),
-          dO(p.dO, rows, p, options.bf16, options.spread), bias(deviceBias(p, rows, keys, options.storage))
+          dO(p.dO, rows, p, options.bf16, options.spread),
+          bias(deviceBias(p, rows, keys, options.storage, options.edges))
     {
     }
 };
@@ -282,6 +362,7 @@ inline Outputs run(const Problem& p, Range rows, Range keys, const Options& opti
     out.dk = dk.values();
     out.dv = dv.values();
     out.summed = summed.values();
+    out.addEdgeGradient(options.edges, *b.bias, p.heads);
     if (bins > 0 && options.learned) {
         Device<float> db(bins, "db");
         expectQueued(table().closeFarBin(p.heads, p.world->hops, summed.data(), db.data(), nullptr, &error), error);

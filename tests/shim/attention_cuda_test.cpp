@@ -10,6 +10,7 @@
 #include "kernels/cuda/edge_attention.cu"
 #include "kernels/cuda/module.cu"
 
+#include "kernels/edge_attention.h"
 #include "tests/shim/attention_cuda_cases.h"
 
 namespace megagraph::kernels::cuda::testing {
@@ -43,6 +44,7 @@ Outputs runInAllOrders(const Problem& p, Range rows, Range keys, const Options& 
             EXPECT_TRUE(equalBits(out.dk, first.dk)) << "dk";
             EXPECT_TRUE(equalBits(out.dv, first.dv)) << "dv";
             EXPECT_TRUE(equalBits(out.summed, first.summed)) << "table sums";
+            EXPECT_TRUE(equalBits(out.edges, first.edges)) << "edge values";
         }
         first = have ? first : std::move(out);
         have = true;
@@ -51,9 +53,27 @@ Outputs runInAllOrders(const Problem& p, Range rows, Range keys, const Options& 
     return first;
 }
 
-void expectReference(const Problem& p, Range rows, Range keys, const Outputs& out)
+void expectReference(const Problem& p, Range rows, Range keys, const Outputs& out, const EdgePairs* edges = nullptr)
 {
     reference::Dense dense = referenceOf(p, rows, keys);
+    std::vector<float> edgeGradient;
+    for (size_t i = 0; edges != nullptr && i < edges->pairs.size(); ++i) { // all of them lie in the block, or few do
+        const int64_t row = edges->pairs[i] / p.world->tokens - rows.begin,
+                      key = edges->pairs[i] % p.world->tokens - keys.begin;
+        if (row >= 0 && row < rows.size() && key >= 0 && key < keys.size())
+            dense.pairs.push_back(row * keys.size() + key);
+    }
+    for (int32_t h = 0; edges != nullptr && h < p.heads; ++h) {
+        for (size_t i = 0; i < edges->pairs.size(); ++i) {
+            const int64_t row = edges->pairs[i] / p.world->tokens, key = edges->pairs[i] % p.world->tokens;
+            if (row < rows.begin || row >= rows.end || key < keys.begin || key >= keys.end)
+                continue;
+            const size_t at = size_t(h) * edges->pairs.size() + i;
+            dense.pairValues.push_back(double(edges->values[at]));
+            if (!out.edges.empty())
+                edgeGradient.push_back(out.edges[at]);
+        }
+    }
     dense.table = kernels::testing::widened(p.shifted()); // kernels get b' = b - b[far], which moves lse
     const reference::Output expected = reference::denseForward(dense);
     EXPECT_LE(relativeError(out.o, expected.o, 1e-3), kValues) << "o";
@@ -65,6 +85,9 @@ void expectReference(const Problem& p, Range rows, Range keys, const Outputs& ou
     EXPECT_LE(relativeError(out.dq, g.dq, 1e-2), kGradients) << "dq";
     EXPECT_LE(relativeError(out.dk, g.dk, 1e-2), kGradients) << "dk";
     EXPECT_LE(relativeError(out.dv, g.dv, 1e-2), kGradients) << "dv";
+    if (edges != nullptr) {
+        EXPECT_LE(relativeError(edgeGradient, g.pairValues, 1e-2), kGradients) << "edge values";
+    }
     if (!out.table.empty()) {
         EXPECT_LE(relativeError(out.table, g.table, 1e-2), kGradients) << "table";
     }
@@ -225,6 +248,87 @@ TEST(CudaAttention, TilesOfOneClassAreUniformInListsAndInPlanes)
     }
 }
 
+TEST(CudaAttention, EdgeValuesAndTheirGradientEqualTheReference)
+{
+    struct Case {
+        int64_t tokens;
+        int32_t heads, dim;
+        bool table;
+        double drop;
+        Range rows, keys;
+    };
+    for (const Case& c :
+         {Case{1, 1, 8, true, 0, {0, 1}, {0, 1}}, Case{130, 2, 16, true, 0.3, {0, 130}, {0, 130}},
+          Case{200, 1, 64, true, 0, {13, 200}, {3, 190}}, Case{150, 2, 64, false, 0, {0, 150}, {0, 150}},
+          Case{150, 1, 128, true, 0.1, {0, 150}, {0, 150}}}) {
+        SCOPED_TRACE("N " + std::to_string(c.tokens) + " d_h " + std::to_string(c.dim));
+        const World w = makeWorld(c.tokens, 2, 2, c.tokens > 1, 41);
+        Problem p = problemOf(w, c.heads, c.dim, c.table, 7);
+        p.dropout = dropoutAt(c.drop);
+        const EdgePairs edges = makeEdgePairs(w, c.heads, 43);
+        Options options;
+        options.edges = &edges;
+        const Outputs planes = runInAllOrders(p, c.rows, c.keys, options);
+        expectReference(p, c.rows, c.keys, planes, &edges);
+        options.storage = Storage::Lists;
+        const Outputs lists = run(p, c.rows, c.keys, options);
+        EXPECT_TRUE(equalBits(lists.o, planes.o)) << "o";
+        EXPECT_TRUE(equalBits(lists.edges, planes.edges)) << "edge values";
+        if (c.dim < 33)
+            continue;
+        const Path path(90);
+        options.backward = false;
+        expectReference(p, c.rows, c.keys, runInAllOrders(p, c.rows, c.keys, options), &edges);
+    }
+}
+
+TEST(CudaAttention, ATileMayBeFullOfEdgesAndAValueMayMaskItsPair)
+{
+    World w = makeWorld(150, 2, 1, false, 9);
+    kernels::testing::cutIntoSegments(w, {70, 150}); // pairs with a value that are masked anyway
+    for (const int32_t dim : {32, 128}) {
+        const Problem p = problemOf(w, 1, dim, true, 8);
+        EdgePairs edges;
+        for (int64_t at = 0; at < 150 * 150; ++at) { // all pairs of 64 x 64 tiles, 70 of the others
+            const int64_t row = at / 150, key = at % 150;
+            if ((row < 64 && key < 64) || (row >= 128 && key >= 100) || at % 321 == 0)
+                edges.pairs.push_back(at);
+        }
+        edges.values = kernels::testing::randomFloats(edges.pairs.size(), 3, 1, 2.0f);
+        for (size_t i = 0; i < edges.values.size(); i += 7)
+            edges.values[i] = -std::numeric_limits<float>::infinity();
+        Options options;
+        options.edges = &edges;
+        const Range all{0, 150};
+        expectReference(p, all, all, runInAllOrders(p, all, all, options), &edges);
+    }
+}
+
+TEST(CudaAttention, EdgeTilesAreFoundAmongMany)
+{
+    // 2,300 keys: 36 tiles of one row block with pairs, so the search narrows before it looks
+    World w;
+    w.tokens = 2300;
+    w.hops = 0;
+    w.classes = 4;
+    w.component.assign(2300, 0);
+    w.classOf.assign(size_t(2300) * 2300, 1);
+    for (size_t i = 0; i < 2300; ++i)
+        w.classOf[i * 2300 + i] = 0;
+    Problem p = problemOf(w, 1, 8, true, 5);
+    for (const int64_t every : {1, 3}) {
+        EdgePairs edges;
+        for (int64_t key = 5; key < 2300; key += 64 * every)
+            edges.pairs.push_back(2290 * 2300 + key);
+        edges.values = kernels::testing::randomFloats(edges.pairs.size(), 6, 1, 3.0f);
+        Options options;
+        options.storage = Storage::Lists;
+        options.edges = &edges;
+        const Range rows{2280, 2300}, keys{0, 2300};
+        expectReference(p, rows, keys, run(p, rows, keys, options), &edges);
+    }
+}
+
 TEST(CudaAttention, MasksThePairsOfOtherGraphsInAPack)
 {
     World w = makeWorld(150, 2, 1, false, 9);
@@ -323,12 +427,15 @@ TEST(CudaAttention, RingStepsEqualOnePass)
     const World w = makeWorld(200, 2, 2, true, 31);
     Problem p = problemOf(w, 2, 32, true, 13);
     p.dropout = dropoutAt(0.1);
+    const EdgePairs edges = makeEdgePairs(w, 2, 43);
+    Options options;
+    options.edges = &edges;
     const Range rows{40, 130}, all{0, 200};
     const std::vector<Range> intervals = {{77, 200}, {0, 0}, {0, 77}};
     const size_t qn = size_t(rows.size() * 64), states = size_t(rows.size() * 2);
     MegagraphCudaError error{};
     const auto partial = [&](Range keys, bool first, const MegagraphCudaState& state) {
-        DeviceBlock b(p, rows, keys, {});
+        DeviceBlock b(p, rows, keys, options);
         const int64_t bytes = table().attentionForwardWorkspace(&b.shape);
         Device<unsigned char> workspace(size_t(bytes), "workspace");
         expectQueued(table().attentionPartial(&b.shape, &b.q.view, &b.k.view, &b.v.view, &b.bias->bias, &b.dropout,
@@ -344,7 +451,7 @@ TEST(CudaAttention, RingStepsEqualOnePass)
         out.lse = lse.values();
         return out;
     };
-    const Outputs once = run(p, rows, all);
+    const Outputs once = run(p, rows, all, options);
     Device<float> m(states), l(states), acc(qn), m2(states), l2(states), acc2(qn);
     const MegagraphCudaState state{m.data(), l.data(), acc.data()}, other{m2.data(), l2.data(), acc2.data()};
     for (size_t i = 0; i < intervals.size(); ++i)
@@ -352,7 +459,7 @@ TEST(CudaAttention, RingStepsEqualOnePass)
     const Outputs ring = finish(state);
     EXPECT_LE(relativeError(ring.o, once.o), 4e-3) << "P is rounded to bf16 under another maximum";
     EXPECT_LE(relativeError(ring.lse, once.lse), 1e-6);
-    expectReference(p, rows, all, ring);
+    expectReference(p, rows, all, ring, &edges);
 
     partial(intervals[1], true, state); // an empty state on the left
     for (const size_t i : {2, 0}) {
@@ -361,7 +468,7 @@ TEST(CudaAttention, RingStepsEqualOnePass)
     }
     const Outputs combined = finish(state);
     EXPECT_LE(relativeError(combined.lse, once.lse), 1e-6);
-    expectReference(p, rows, all, combined);
+    expectReference(p, rows, all, combined, &edges);
 
     Device<float> o(ring.o, "o"), lse(ring.lse, "lse"), delta(states, "delta"), dq(std::vector<float>(qn, 0.0f), "dq");
     Device<double> summed(std::vector<double>(size_t(2 * w.classes), 0.0), "sums");
@@ -369,12 +476,13 @@ TEST(CudaAttention, RingStepsEqualOnePass)
     back.dk.assign(size_t(200 * 64), 0.0f);
     back.dv = back.dk;
     for (const Range keys : intervals) {
-        DeviceBlock b(p, rows, keys, {});
+        DeviceBlock b(p, rows, keys, options);
         const MegagraphCudaView view = outputView(o, b.shape);
         expectQueued(table().attentionDelta(&view, &b.dO.view, delta.data(), nullptr, &error), error);
         Device<float> dk(std::vector<float>(size_t(keys.size() * 64), 0.0f)),
             dv(std::vector<float>(size_t(keys.size() * 64), 0.0f));
         runBackward(b, lse, delta, dq, dk, dv, &summed);
+        back.addEdgeGradient(&edges, *b.bias, 2);
         const std::vector<float> k = dk.values(), v = dv.values();
         std::copy(k.begin(), k.end(), back.dk.begin() + keys.begin * 64);
         std::copy(v.begin(), v.end(), back.dv.begin() + keys.begin * 64);
@@ -383,6 +491,28 @@ TEST(CudaAttention, RingStepsEqualOnePass)
     EXPECT_LE(relativeError(back.dk, once.dk), 5e-3);
     EXPECT_LE(relativeError(back.dv, once.dv), 5e-3);
     EXPECT_LE(relativeError(summed.values(), once.summed), 5e-3);
+    EXPECT_LE(relativeError(back.edges, once.edges), 5e-3);
+}
+
+TEST(CudaAttention, GtFinishesAStateWithItsTerm)
+{
+    const float none = -std::numeric_limits<float>::infinity();
+    const std::vector<float> m = {2.5f, none, -18.0f, 0.0f}, l = {3.0f, 0.0f, 1.0f, 2.0f}; // [1 head, 4 rows]
+    std::vector<float> acc = kernels::testing::randomFloats(4 * 8, 3, 1);
+    std::fill(acc.begin() + 8, acc.begin() + 16, 0.0f);
+    Device<float> deviceM(m, "m"), deviceL(l, "l"), deviceAcc(acc, "acc"), o(4 * 8, "o"), lse(4, "lse");
+    const MegagraphCudaState state{deviceM.data(), deviceL.data(), deviceAcc.data()};
+    const MegagraphCudaView view{o.data(), 4, 1, 8, 8, 8, MegagraphCudaFloat, 0};
+    for (const bool gt : {false, true}) {
+        MegagraphCudaError error{};
+        expectQueued(table().edgeAttentionFinish(gt ? 1 : 0, &state, &view, lse.data(), nullptr, &error), error);
+        std::vector<float> hostM = m, hostL = l, hostAcc = acc, expected(4 * 8), expectedLse(4);
+        kernels::edgeAttentionFinish(4, 1, 8, gt ? EdgeBiasKind::Gt : EdgeBiasKind::None,
+                                     {hostM.data(), hostL.data(), hostAcc.data()},
+                                     contiguousHeads(expected.data(), 4, 1, 8), expectedLse.data());
+        EXPECT_LE(relativeError(o.values(), kernels::testing::widened(expected)), 1e-6);
+        EXPECT_LE(relativeError(lse.values(), kernels::testing::widened(expectedLse)), 1e-6);
+    }
 }
 
 TEST(CudaAttention, PacksPanelsInTheSwizzle)
@@ -438,6 +568,10 @@ TEST(CudaAttention, RefusesWrongArgumentsBeforeItWrites)
     MegagraphCudaBias planes = b.bias->bias;
     planes.planes.planes = 3;
     EXPECT_NE(forward(b.shape, b.q.view, planes, bytes).find("bias planes: got 3"), std::string::npos);
+    MegagraphCudaBias edges = b.bias->bias;
+    edges.edges.values = o.data();
+    EXPECT_NE(forward(b.shape, b.q.view, edges, bytes).find("edge tiles: got 0 x 0 blocks, expected 1 x 1"),
+              std::string::npos);
     EXPECT_NE(forward(b.shape, b.q.view, b.bias->bias, bytes - 1).find("workspace: got"), std::string::npos);
     for (const float x : o.values())
         EXPECT_TRUE(std::isnan(x)) << "nothing is written after a refusal";

@@ -26,13 +26,14 @@ float rounded(float x)
 /// The tensors as bf16 would hold them, so that the reference sees what the kernels see.
 void roundTensors(EdgeProblem& p)
 {
-    for (std::vector<float>* x : {&p.q, &p.k, &p.v, &p.dO}) {
+    for (std::vector<float>* x : {&p.q, &p.k, &p.v, &p.dO, &p.u, &p.ds}) {
         for (float& value : *x)
             value = rounded(value);
     }
     p.edges.q = testing::widened(p.q);
     p.edges.k = testing::widened(p.k);
     p.edges.v = testing::widened(p.v);
+    p.edges.u = testing::widened(p.u);
 }
 
 /// A [rows, heads, dim] tensor in device memory.
@@ -76,13 +77,14 @@ class Tensor {
     MegagraphCudaView view_;
 };
 
-/// Device copy of a graph and its bias.
+/// Device copy of a graph and its bias, u in the type of the tensors.
 struct Graph {
-    explicit Graph(const EdgeProblem& p)
+    explicit Graph(const EdgeProblem& p, bool bf16 = false)
         : indptr(p.edges.indptr, "indptr", true), transposedIndptr(p.transposedIndptr, "transposedIndptr", true),
           transposedEntries(p.transposedEntries, "transposedEntries", true), indices(p.edges.indices, "indices", true),
           transposedRows(p.transposedRows, "transposedRows", true), keyNumbers(p.edges.keyNumbers, "keyNumbers", true),
-          classes(p.edges.classes, "classes", true), table(p.table, "table", true), values(p.w, "values", true)
+          classes(p.edges.classes, "classes", true), table(p.table, "table", true), values(p.w, "values", true),
+          u(p.u, p.entries(), p.edges.heads, p.edges.dim, bf16, "u")
     {
         const reference::Edges& e = p.edges;
         g.rows = e.rows;
@@ -104,11 +106,14 @@ struct Graph {
         g.entryClass = e.kind == EdgeBiasKind::Classes ? classes.data() : nullptr;
         g.table = e.kind == EdgeBiasKind::Classes ? table.data() : nullptr;
         g.entryBias = e.kind == EdgeBiasKind::Values ? values.data() : nullptr;
+        g.gt = e.kind == EdgeBiasKind::Gt ? 1 : 0;
+        g.u = p.u.empty() ? nullptr : u.view()->data;
     }
     shim::Buffer<int64_t> indptr, transposedIndptr, transposedEntries;
     shim::Buffer<int32_t> indices, transposedRows, keyNumbers;
     shim::Buffer<uint8_t> classes;
     shim::Buffer<float> table, values;
+    Tensor u;
     MegagraphCudaEdgeGraph g{};
 };
 
@@ -121,10 +126,13 @@ EdgeFast runCuda(const EdgeProblem& p, Numbers numbers)
 {
     const reference::Edges& e = p.edges;
     const size_t rowHeads = size_t(e.heads) * size_t(e.rows), bins = size_t(e.heads) * size_t(e.classCount);
-    const Graph graph(p);
+    const Graph graph(p, numbers.bf16);
     const Tensor q(p.q, e.rows, e.heads, e.dim, numbers.bf16, "q"), k(p.k, e.keys, e.heads, e.dim, numbers.bf16, "k"),
         v(p.v, e.keys, e.heads, e.dim, numbers.bf16, "v"), dO(p.dO, e.rows, e.heads, e.dim, numbers.bf16, "dO");
     const Tensor o(std::vector<float>(p.q.size(), NAN), e.rows, e.heads, e.dim, numbers.bf16Out, "o", false);
+    const Tensor s(std::vector<float>(p.u.size(), NAN), p.entries(), e.heads, e.dim, numbers.bf16, "s", false),
+        ds(p.ds, p.entries(), e.heads, e.dim, numbers.bf16, "ds");
+    shim::Buffer<float> du(p.u.size(), "du");
     shim::Buffer<float> lse(rowHeads, "lse"), dq(p.q.size(), "dq"), dk(p.k.size(), "dk"), dv(p.v.size(), "dv"),
         dw(p.w.size(), "dw");
     const MegagraphCudaDropout dropout{
@@ -133,7 +141,8 @@ EdgeFast runCuda(const EdgeProblem& p, Numbers numbers)
     const int64_t forwardBytes = edgeAttentionForwardWorkspace(&graph.g, e.heads, e.dim);
     shim::Buffer<unsigned char> space(size_t(forwardBytes), "workspace");
     expectQueued(edgeAttentionForward(&graph.g, e.scale, q.view(), k.view(), v.view(), &dropout, o.view(), lse.data(),
-                                      space.data(), forwardBytes, nullptr, &error),
+                                      p.u.empty() ? nullptr : s.view()->data, space.data(), forwardBytes, nullptr,
+                                      &error),
                  error);
     const std::vector<float> out = o.values();
     std::vector<float> deltas(rowHeads);
@@ -143,20 +152,23 @@ EdgeFast runCuda(const EdgeProblem& p, Numbers numbers)
     shim::Buffer<double> table(std::vector<double>(bins, 0.0), "table gradient");
     const int64_t backwardBytes = edgeAttentionBackwardWorkspace(&graph.g, e.heads, e.dim);
     shim::Buffer<unsigned char> backwardSpace(size_t(backwardBytes), "workspace");
-    const MegagraphCudaEdgeBiasGradient gradient{bins == 0 ? nullptr : table.data(), p.w.empty() ? nullptr : dw.data()};
+    const MegagraphCudaEdgeBiasGradient gradient{bins == 0 ? nullptr : table.data(), p.w.empty() ? nullptr : dw.data(),
+                                                 p.ds.empty() ? nullptr : ds.view()->data,
+                                                 p.u.empty() ? nullptr : du.data()};
     expectQueued(edgeAttentionBackward(&graph.g, e.scale, q.view(), k.view(), v.view(), dO.view(), lse.data(),
                                        delta.data(), &dropout, dq.data(), dk.data(), dv.data(), &gradient,
                                        backwardSpace.data(), backwardBytes, nullptr, &error),
                  error);
-    for (const auto* buffer : {&lse, &dq, &dk, &dv, &dw})
+    for (const auto* buffer : {&lse, &dq, &dk, &dv, &dw, &du})
         EXPECT_TRUE(buffer->guardsIntact());
-    return {out, lse.values(), {}, dq.values(), dk.values(), dv.values(), dw.values(), {}, table.values()};
+    return {out,         lse.values(), s.values(),  dq.values(),   dk.values(),
+            dv.values(), dw.values(),  du.values(), table.values()};
 }
 
-void expectClose(const EdgeFast& got, const EdgeProblem& p, double outLimit = kFp32Limit)
+void expectClose(const EdgeFast& got, const EdgeProblem& p, double outLimit, double sLimit)
 {
     const reference::EdgeOutput out = reference::edgeForward(p.edges);
-    const reference::EdgeGradients g = reference::edgeBackward(p.edges, testing::widened(p.dO), {});
+    const reference::EdgeGradients g = reference::edgeBackward(p.edges, testing::widened(p.dO), testing::widened(p.ds));
     const double limit = std::max(kFp32Limit, outLimit); // delta comes from the rounded o
     EXPECT_LE(testing::relativeError(got.o, out.o), outLimit);
     EXPECT_LE(testing::relativeError(got.lse, out.lse), kFp32Limit);
@@ -164,6 +176,8 @@ void expectClose(const EdgeFast& got, const EdgeProblem& p, double outLimit = kF
     EXPECT_LE(testing::relativeError(got.dk, g.dk, 1e-3), limit);
     EXPECT_LE(testing::relativeError(got.dv, g.dv), limit);
     EXPECT_LE(testing::relativeError(got.dw, g.dw, 1e-3), limit);
+    EXPECT_LE(testing::relativeError(got.s, out.s), sLimit);
+    EXPECT_LE(testing::relativeError(got.du, g.du, 1e-3), limit);
     EXPECT_LE(testing::relativeError(got.table, g.table, 0.1), limit); // with one class the true gradient is 0
 }
 
@@ -182,7 +196,7 @@ void expectSame(const EdgeProblem& p, Numbers numbers = {}, int random = 3)
         ASSERT_TRUE(got == first) << "bits depend on the order of threads";
     }
     shim::setOrder({});
-    expectClose(first, p, numbers.bf16Out ? 1e-2 : kFp32Limit);
+    expectClose(first, p, numbers.bf16Out ? 1e-2 : kFp32Limit, numbers.bf16 ? 1e-2 : kFp32Limit);
 }
 
 const std::vector<int64_t> kDegrees{0, 1, 31, 32, 33, 512, 513, 0, 5, 1025};
@@ -272,6 +286,105 @@ TEST(CudaEdges, ValuesHaveAGradientPerEntry)
     expectSame(p, {}, 1);
 }
 
+TEST(CudaEdges, GtHasItsClampItsTermAndAnEdgeStream)
+{
+    for (const bool stream : {true, false}) {
+        for (const auto& [heads, dim] : std::vector<std::pair<int32_t, int32_t>>{{3, 16}, {1, 10}, {2, 64}}) {
+            SCOPED_TRACE(std::to_string(heads) + " x " + std::to_string(dim) + (stream ? " with u" : ""));
+            EdgeProblem p = testing::makeEdges({0, 1, 31, 513, 33, 1025}, 30, heads, dim, 7);
+            testing::addGt(p, stream, 6);
+            if (!stream) {
+                p.edges.selfKey = true;
+                p.edges.selfOffset = 3;
+            } else if (heads == 3) {
+                p.edges.dropout = {0.4, 11, 5, 1, 2, kSiteAttention};
+            }
+            expectSame(p, {}, heads == 3 ? 3 : 1);
+            roundTensors(p);
+            expectSame(p, {true, true}, 0);
+            if (!stream)
+                continue;
+            p.ds.clear(); // the last layer: nothing comes back through the edge stream
+            expectSame(p, {true, false}, 0);
+        }
+    }
+}
+
+TEST(CudaEdges, StatesOfKeyIntervalsJoinToTheWholeRow)
+{
+    for (const bool gt : {false, true}) {
+        SCOPED_TRACE(gt ? "gt" : "plain");
+        const std::vector<int64_t> degrees{0, 3, 700, 40};
+        std::vector<EdgeProblem> parts{testing::makeEdges(degrees, 30, 2, 16, 8),
+                                       testing::makeEdges({2, 0, 1100, 5}, 20, 2, 16, 9),
+                                       testing::makeEdges({0, 0, 0, 0}, 20, 2, 16, 10)};
+        EdgeProblem whole = parts[0]; // the keys of the intervals one behind another
+        for (EdgeProblem& p : parts) {
+            p.q = whole.q;
+            if (gt)
+                testing::addGt(p, true, 6);
+            p.edges.q = testing::widened(p.q);
+        }
+        whole = parts[0];
+        whole.k.clear(), whole.v.clear(), whole.u.clear();
+        whole.edges.indices.clear();
+        whole.edges.indptr = {0};
+        for (size_t n = 0; n < 4; ++n) {
+            int64_t before = 0;
+            for (const EdgeProblem& p : parts) {
+                const auto from = size_t(p.edges.indptr[n]), to = size_t(p.edges.indptr[n + 1]);
+                for (size_t e = from; e < to; ++e)
+                    whole.edges.indices.push_back(int32_t(before + p.edges.indices[e]));
+                if (gt)
+                    whole.u.insert(whole.u.end(), p.u.begin() + int64_t(from * 32), p.u.begin() + int64_t(to * 32));
+                before += p.edges.keys;
+            }
+            whole.edges.indptr.push_back(int64_t(whole.edges.indices.size()));
+        }
+        whole.edges.keys = 0;
+        for (const EdgeProblem& p : parts) {
+            whole.k.insert(whole.k.end(), p.k.begin(), p.k.end());
+            whole.v.insert(whole.v.end(), p.v.begin(), p.v.end());
+            whole.edges.keys += p.edges.keys;
+        }
+        whole.edges.k = testing::widened(whole.k);
+        whole.edges.v = testing::widened(whole.v);
+        whole.edges.u = testing::widened(whole.u);
+        whole.edges.q = parts[0].edges.q;
+        const reference::EdgeOutput expected = reference::edgeForward(whole.edges);
+
+        std::vector<float> firstAcc;
+        for (const shim::Order order : shim::allOrders(1)) {
+            shim::setOrder(order);
+            shim::Buffer<float> m(8, "m"), l(8, "l"), acc(4 * 32, "acc");
+            const MegagraphCudaState state{m.data(), l.data(), acc.data()};
+            for (size_t i = 0; i < parts.size(); ++i) { // one state, updated
+                const EdgeProblem& p = parts[i];
+                const Graph graph(p);
+                const Tensor q(p.q, 4, 2, 16, false, "q"), k(p.k, p.edges.keys, 2, 16, false, "k"),
+                    v(p.v, p.edges.keys, 2, 16, false, "v");
+                MegagraphCudaError error{};
+                const int64_t bytes = edgeAttentionForwardWorkspace(&graph.g, 2, 16);
+                shim::Buffer<unsigned char> space(size_t(bytes), "workspace");
+                expectQueued(edgeAttentionPartial(&graph.g, p.edges.scale, q.view(), k.view(), v.view(), nullptr,
+                                                  i == 0 ? 1 : 0, &state, nullptr, space.data(), bytes, nullptr,
+                                                  &error),
+                             error);
+            }
+            std::vector<float> hostM = m.values(), hostL = l.values(), hostAcc = acc.values(), o(4 * 32), lse(8);
+            // states are those of the CPU kernels, which finish them
+            edgeAttentionFinish(4, 2, 16, gt ? EdgeBiasKind::Gt : EdgeBiasKind::None,
+                                {hostM.data(), hostL.data(), hostAcc.data()}, contiguousHeads(o.data(), 4, 2, 16),
+                                lse.data());
+            EXPECT_LE(testing::relativeError(o, expected.o), kFp32Limit);
+            EXPECT_LE(testing::relativeError(lse, expected.lse), kFp32Limit);
+            EXPECT_TRUE(firstAcc.empty() || firstAcc == hostAcc) << "bits depend on the order of threads";
+            firstAcc = hostAcc;
+        }
+        shim::setOrder({});
+    }
+}
+
 TEST(CudaEdges, DropoutUsesTheMaskOfTheCpu)
 {
     EdgeProblem p = testing::makeEdges({3, 600, 17, 0, 33}, 45, 3, 16, 9);
@@ -310,8 +423,8 @@ TEST(CudaEdges, StridedAndUnalignedRowsGiveTheSameBits)
                             out{o.data(), 4, 2, 16, 32, 16, MegagraphCudaFloat, 0};
     const Graph graph(p);
     MegagraphCudaError error{};
-    expectQueued(edgeAttentionForward(&graph.g, p.edges.scale, &q, &k, &v, nullptr, &out, lse.data(), nullptr, 0,
-                                      nullptr, &error),
+    expectQueued(edgeAttentionForward(&graph.g, p.edges.scale, &q, &k, &v, nullptr, &out, lse.data(), nullptr, nullptr,
+                                      0, nullptr, &error),
                  error);
     EXPECT_EQ(o.values(), packed.o);
     EXPECT_EQ(lse.values(), packed.lse);
@@ -336,8 +449,8 @@ TEST(CudaEdges, ChecksComeBeforeTheFirstLaunch)
                              const MegagraphCudaView* vView, const MegagraphCudaDropout& dropout, int64_t bytes,
                              int32_t expected = MegagraphCudaInvalidInput) {
         MegagraphCudaError error{};
-        EXPECT_EQ(edgeAttentionForward(&g, 1.0, qView, k.view(), vView, &dropout, o.view(), lse.data(), space.data(),
-                                       bytes, nullptr, &error),
+        EXPECT_EQ(edgeAttentionForward(&g, 1.0, qView, k.view(), vView, &dropout, o.view(), lse.data(), nullptr,
+                                       space.data(), bytes, nullptr, &error),
                   expected);
         EXPECT_EQ(error.code, expected);
         EXPECT_NE(std::string(error.text).find(text), std::string::npos) << error.text;
@@ -355,6 +468,16 @@ TEST(CudaEdges, ChecksComeBeforeTheFirstLaunch)
     bad = graph.g;
     bad.table = lse.data();
     refuses("entryClass", bad, q.view(), v.view(), none, bytes);
+    bad = graph.g;
+    bad.u = lse.data();
+    refuses("u without gt", bad, q.view(), v.view(), none, bytes);
+    bad.gt = 1;
+    bad.selfKey = 1;
+    refuses("self keys", bad, q.view(), v.view(), none, bytes);
+    bad = graph.g;
+    bad.gt = 1;
+    bad.entryBias = lse.data();
+    refuses("gt with", bad, q.view(), v.view(), none, bytes);
     refuses("workspace", graph.g, q.view(), v.view(), none, bytes - 1);
     refuses("types", graph.g, q.view(), half.view(), none, bytes);
     refuses("dropout", graph.g, q.view(), v.view(), {1.5, 0, 0, 0, 0, 0, 0}, bytes);
