@@ -39,7 +39,7 @@ struct Counters {
     MemoryState state;
     int64_t budget = 0, base = 0;
     OutOfMemoryReport last;
-    std::vector<Spare> spares; // oldest first; trimmed at every new large block until they and what is in use lie under the peak
+    std::vector<Spare> spares; // oldest first; every charge trims them until they and what is in use lie under the peak
     int64_t spareBytes = 0;
 };
 Counters& counters()
@@ -86,21 +86,42 @@ static_assert(sizeof(Header) <= kHeaderBytes);
     throw c10::OutOfMemoryError(what); // without a back trace: it costs seconds
 }
 
-void charge(int64_t bytes, MemoryCategory category, const char* tensor)
+/// Counts `bytes`; of a block that was asked for (not a mere charge) gives the newest spare of exactly this size, if there is
+/// one. What spares are then too many for the peak go back to the system, the oldest first.
+Spare charge(int64_t bytes, MemoryCategory category, const char* tensor, bool block)
 {
     Counters& all = counters();
-    const std::lock_guard lock(all.mutex);
-    MemoryState& state = all.state;
-    if (all.budget > 0 && state.current + all.base + bytes > all.budget)
-        refuse(all, bytes, category, tensor, false);
-    state.current += bytes;
-    int64_t& own = state.categories[size_t(category)];
-    own += bytes;
-    state.categoryPeaks[size_t(category)] = std::max(state.categoryPeaks[size_t(category)], own);
-    if (state.current > state.peak) {
-        state.peak = state.current;
-        state.atPeak = state.categories;
+    Spare found;
+    std::vector<Spare> given;
+    {
+        const std::lock_guard lock(all.mutex);
+        MemoryState& state = all.state;
+        if (all.budget > 0 && state.current + all.base + bytes > all.budget)
+            refuse(all, bytes, category, tensor, false);
+        state.current += bytes;
+        int64_t& own = state.categories[size_t(category)];
+        own += bytes;
+        state.categoryPeaks[size_t(category)] = std::max(state.categoryPeaks[size_t(category)], own);
+        if (state.current > state.peak) {
+            state.peak = state.current;
+            state.atPeak = state.categories;
+        }
+        for (size_t i = all.spares.size(); block && found.block == nullptr && i-- > 0;)
+            if (all.spares[i].bytes == bytes) {
+                found = all.spares[i];
+                all.spares.erase(all.spares.begin() + std::ptrdiff_t(i));
+                all.spareBytes -= bytes;
+            }
+        size_t count = 0;
+        for (; count < all.spares.size() && state.current + all.spareBytes > state.peak; ++count)
+            all.spareBytes -= all.spares[count].bytes;
+        const auto end = all.spares.begin() + std::ptrdiff_t(count);
+        given.assign(all.spares.begin(), end);
+        all.spares.erase(all.spares.begin(), end);
     }
+    for (const Spare& spare : given)
+        std::free(spare.block);
+    return found;
 }
 
 void release(int64_t bytes, MemoryCategory category)
@@ -109,32 +130,6 @@ void release(int64_t bytes, MemoryCategory category)
     const std::lock_guard lock(all.mutex);
     all.state.current -= bytes;
     all.state.categories[size_t(category)] -= bytes;
-}
-
-/// The newest spare of exactly this size, if there is one; else the oldest ones go until use and spares lie under the peak.
-/// `bytes` are charged already.
-Spare takeSpare(int64_t bytes)
-{
-    Counters& all = counters();
-    std::vector<Spare> given;
-    {
-        const std::lock_guard lock(all.mutex);
-        for (size_t i = all.spares.size(); i-- > 0;)
-            if (all.spares[i].bytes == bytes) {
-                const Spare found = all.spares[i];
-                all.spares.erase(all.spares.begin() + std::ptrdiff_t(i));
-                all.spareBytes -= bytes;
-                return found;
-            }
-        size_t count = 0;
-        for (; count < all.spares.size() && all.state.current + all.spareBytes > all.state.peak; ++count)
-            all.spareBytes -= all.spares[count].bytes;
-        given.assign(all.spares.begin(), all.spares.begin() + std::ptrdiff_t(count));
-        all.spares.erase(all.spares.begin(), all.spares.begin() + std::ptrdiff_t(count));
-    }
-    for (const Spare& spare : given)
-        std::free(spare.block);
-    return {};
 }
 
 void freeBlock(void* data)
@@ -189,11 +184,6 @@ void* newBlock(size_t bytes, void** data)
 
 void* systemBlock(size_t bytes, void** data)
 {
-    if (bytes >= kHugePage)
-        if (const Spare spare = takeSpare(int64_t(bytes)); spare.block != nullptr) {
-            *data = spare.data;
-            return spare.block;
-        }
     if (void* const block = newBlock(bytes, data); block != nullptr)
         return block;
     dropSpares();
@@ -208,17 +198,17 @@ class CountingAllocator final : public c10::Allocator {
         if (size == 0)
             return {nullptr, nullptr, &freeBlock, cpu};
         const int64_t bytes = roundedBytes(int64_t(size));
-        charge(bytes, place.category, place.tensor);
-        void* data = nullptr;
-        void* const block = systemBlock(size_t(bytes), &data);
-        if (block == nullptr) {
+        Spare memory = charge(bytes, place.category, place.tensor, size_t(bytes) >= kHugePage);
+        if (memory.block == nullptr)
+            memory.block = systemBlock(size_t(bytes), &memory.data);
+        if (memory.block == nullptr) {
             release(bytes, place.category);
             Counters& all = counters();
             const std::lock_guard lock(all.mutex);
             refuse(all, bytes, place.category, place.tensor, true);
         }
-        new (static_cast<char*>(data) - kHeaderBytes) Header{bytes, place.category, kMagic, block};
-        return {data, data, &freeBlock, cpu};
+        new (static_cast<char*>(memory.data) - kHeaderBytes) Header{bytes, place.category, kMagic, memory.block};
+        return {memory.data, memory.data, &freeBlock, cpu};
     }
     c10::DeleterFnPtr raw_deleter() const override { return &freeBlock; }
     void copy_data(void* dest, const void* src, std::size_t count) const override { default_copy_data(dest, src, count); }
@@ -246,7 +236,7 @@ MemoryScope::~MemoryScope() { place = {category_, op_, tensor_, layer_}; }
 MemoryCharge::MemoryCharge(MemoryCategory category, int64_t bytes, const char* tensor) : category_(category)
 {
     const int64_t rounded = roundedBytes(bytes);
-    charge(rounded, category, tensor);
+    charge(rounded, category, tensor, false);
     bytes_ = rounded;
 }
 

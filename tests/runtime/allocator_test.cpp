@@ -75,6 +75,24 @@ TEST_F(Allocator, KeptBlocksAndThoseInUseStayUnderTheCountedPeak)
     EXPECT_LE(residentBytes() - before, kSize / 2);
 }
 
+TEST_F(Allocator, KeptBlocksGiveWayToSmallBlocksAndToCharges)
+{
+    constexpr int64_t kSize = 64 << 20;
+    const auto keepOne = [] {
+        at::empty({kSize}, at::kByte).fill_(1);
+        resetMemoryPeak();
+        return residentBytes();
+    };
+    int64_t before = keepOne();
+    std::vector<at::Tensor> small; // each below the size that is kept
+    for (int i = 0; i < 16; ++i)
+        small.push_back(at::empty({1 << 20}, at::kByte).fill_(1));
+    EXPECT_LE(residentBytes() - before, -kSize / 2) << "the kept block went when the first small one came";
+    before = keepOne();
+    const MemoryCharge charge(MemoryCategory::Topology, 1 << 20, "edges");
+    EXPECT_LE(residentBytes() - before, -kSize / 2);
+}
+
 TEST_F(Allocator, ChargesTheInnermostScopeAndReturnsToTheOuterOne)
 {
     const MemoryScope outer(MemoryCategory::Optimizer);
