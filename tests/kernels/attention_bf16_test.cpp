@@ -319,5 +319,10 @@ TEST(AttentionBf16, NotANumberReachesExactlyItsReaders)
     });
 }
 
+TEST(AttentionBf16, NotANumberStaysWithItsReadersInsideATile)
+{
+    forEachBf16Set([&] { expectNotANumberStaysWithItsReaders<Bfloat16>(2e-2); });
+}
+
 } // namespace
 } // namespace megagraph::kernels::testing

@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace megagraph::kernels::testing {
@@ -486,6 +487,80 @@ template <class F> void forEachBf16Set(F&& body)
         return a.dense.forward == b.dense.forward && a.pairs == b.pairs;
     };
     forEachDistinctSet(same, body);
+}
+
+/// Something that is not finite in one row of q, k, v or dO stays with the tokens that read it, or are read by it: those outside of
+/// `reach` (by token) keep the results that they have without it. closed: nothing inside reads anything outside; else a bad k or v
+/// goes on through the rows that read it, in backward, to all keys that these read.
+template <class T> void expectStaysInside(const Problem& clean, const std::vector<bool>& reach, int64_t token, double limit, bool closed = true)
+{
+    const Range all{0, clean.world->tokens};
+    const int64_t width = int64_t(clean.heads) * clean.dim;
+    const Fast expected = runFast<T>(clean, all, all, SerialFor());
+    for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        for (int which = 0; which < 4; ++which) {
+            Problem bad = clean;
+            std::vector<float>* const tensors[] = {&bad.q, &bad.k, &bad.v, &bad.dO};
+            (*tensors[which])[size_t(token * width + 1)] = value;
+            const Fast got = runFast<T>(bad, all, all, SerialFor());
+            const auto inside = [&](const std::vector<float>& x) { return !std::isfinite(x[size_t(token * width + (which == 2 ? 1 : 0))]); };
+            EXPECT_TRUE(inside(got.o) || inside(got.dq) || inside(got.dk) || inside(got.dv)) << "tensor " << which << ", value " << value;
+            for (const auto& [name, a, b] : {std::tuple("o", &got.o, &expected.o), std::tuple("dq", &got.dq, &expected.dq),
+                                             std::tuple("dk", &got.dk, &expected.dk), std::tuple("dv", &got.dv, &expected.dv)}) {
+                const bool onwards = !closed && (which == 1 || which == 2) && (name[1] == 'k' || name[1] == 'v');
+                double off = 0, norm = 0;
+                for (int64_t t = 0; !onwards && t < clean.world->tokens; ++t) {
+                    for (int64_t x = t * width; !reach[size_t(t)] && x < (t + 1) * width; ++x) {
+                        off += std::pow(double((*a)[size_t(x)]) - double((*b)[size_t(x)]), 2);
+                        norm += std::pow(double((*b)[size_t(x)]), 2);
+                    }
+                }
+                EXPECT_LE(std::sqrt(off), limit * std::sqrt(norm)) << name << ", tensor " << which << ", value " << value;
+            }
+        }
+    }
+}
+/// Three ways to mask pairs inside a tile: graphs of a pack, classes of -inf in split tiles, near classes of -inf in lists.
+template <class T> void expectNotANumberStaysWithItsReaders(double limit)
+{
+    for (const double drop : {0.0, 0.3}) {
+        SCOPED_TRACE(drop);
+        const auto problem = [&](const World& w, int32_t dim, uint64_t seed) {
+            Problem p = makeProblem(w, 2, dim, true, seed);
+            p.dropout = {drop, 4, 4, 0, 1, kSiteAttention};
+            return p;
+        };
+        std::vector<bool> reach(150);
+        World pack = makeWorld(150, 2, 1, false, 9);
+        cutIntoSegments(pack, {30, 64, 66, 100, 150});
+        for (int64_t t = 0; t < 150; ++t)
+            reach[size_t(t)] = pack.segment[size_t(t)] == pack.segment[40];
+        {
+            SCOPED_TRACE("pack");
+            expectStaysInside<T>(problem(pack, 10, 3), reach, 40, limit);
+        }
+        const World apart = makeWorld(150, 2, 3, false, 9);
+        Problem p = problem(apart, 16, 4);
+        for (int32_t h = 0; h < 2; ++h)
+            p.table[size_t(h * apart.classes + 4)] = -std::numeric_limits<float>::infinity(); // unreachable
+        for (int64_t t = 0; t < 150; ++t)
+            reach[size_t(t)] = apart.component[size_t(t)] == apart.component[50];
+        {
+            SCOPED_TRACE("components");
+            expectStaysInside<T>(p, reach, 50, limit);
+        }
+        const World one = makeWorld(150, 1, 1, false, 9);
+        Problem near = problem(one, 8, 5);
+        near.denseAbove = 5000; // lists
+        for (int32_t h = 0; h < 2; ++h)
+            near.table[size_t(h * one.classes + 1)] = -std::numeric_limits<float>::infinity(); // neighbours
+        for (int64_t t = 0; t < 150; ++t)
+            reach[size_t(t)] = one.classOf[size_t(20 * 150 + t)] != 1;
+        {
+            SCOPED_TRACE("neighbours");
+            expectStaysInside<T>(near, reach, 20, limit, false);
+        }
+    }
 }
 
 } // namespace megagraph::kernels::testing

@@ -213,6 +213,11 @@ TEST(Attention, NotANumberReachesExactlyItsReaders)
     });
 }
 
+TEST(Attention, NotANumberStaysWithItsReadersInsideATile)
+{
+    forEachSet([] { expectNotANumberStaysWithItsReaders<float>(2e-5); });
+}
+
 TEST(Attention, StridedViewsEqualContiguousTensors)
 {
     forEachSet([] {
