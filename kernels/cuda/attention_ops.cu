@@ -3,6 +3,7 @@
 
 #include "core/random.h"
 #include "kernels/cuda/attention_launch.h"
+#include "kernels/cuda/attention_spread.cuh"
 #include "kernels/cuda/attention_state.cuh"
 #include "kernels/cuda/checks.h"
 #include "kernels/cuda/pack.cuh"
@@ -50,6 +51,8 @@ struct Space {
     float2* rowStats;
     int32_t *turns, *ticket;
     float* tableRows;
+    Notes notes;
+    int64_t notesBytes; // from notes.q on
     int64_t bytes;
 };
 
@@ -62,6 +65,18 @@ Space carve(const MegagraphCudaShape& shape, bool backward, int32_t classes, voi
     s.v = carver.take<unsigned char>(packedBytes(shape.keys, shape.heads, shape.dim));
     s.queryIds = carver.take<BlockIds>(blocksOf(shape.queries));
     s.keyIds = carver.take<BlockIds>(blocksOf(shape.keys));
+    const int64_t before = carver.used();
+    const auto note = [&](int64_t rows) { return carver.take<uint32_t>(2 * shape.heads * packedBlocks(rows)); };
+    s.notes.q = note(shape.queries);
+    s.notes.k = note(shape.keys);
+    s.notes.v = note(shape.keys);
+    if (backward) {
+        s.notes.dO = note(shape.queries);
+        s.notes.lse = note(shape.queries);
+        s.notes.delta = note(shape.queries);
+    }
+    s.notes.any = carver.take<uint32_t>(1);
+    s.notesBytes = carver.used() - before;
     if (backward) {
         s.dO = carver.take<unsigned char>(packedBytes(shape.queries, shape.heads, shape.dim));
         s.rowStats = carver.take<float2>(shape.heads * packedBlocks(shape.queries) * kTile);
@@ -140,9 +155,11 @@ DenseParams describe(const MegagraphCudaShape& shape, const MegagraphCudaBias* b
     return p;
 }
 
-const char* pack(const MegagraphCudaView& x, unsigned char* packed, Stream stream)
+/// notes null: values that are not finite are packed as they are.
+const char* pack(const MegagraphCudaView& x, unsigned char* packed, uint32_t* notes, uint32_t* any, Stream stream)
 {
-    const PackParams p{x.data, x.rows, x.rowStride, x.headStride, packedBlocks(x.rows), x.heads, x.dim, x.type, packed};
+    const PackParams p{x.data, x.rows, x.rowStride, x.headStride, packedBlocks(x.rows), x.heads, x.dim,
+                       x.type, packed, notes,       any};
     const int64_t grid = p.blocks * p.heads;
     if (grid == 0)
         return nullptr;
@@ -194,14 +211,23 @@ const char* launchForward(const DenseParams& p, Addend addend, Stream stream)
 const char* runForward(DenseParams& p, Addend addend, const Space& space, const MegagraphCudaView& q,
                        const MegagraphCudaView& k, const MegagraphCudaView& v, Stream stream)
 {
-    const char* failure = pack(q, space.q, stream);
+    const bool masks = addend != kNoBias;
+    p.notes = masks ? space.notes : Notes{};
+    const char* failure = masks ? clearBytes(space.notes.q, space.notesBytes, stream) : nullptr;
     if (failure == nullptr)
-        failure = pack(k, space.k, stream);
+        failure = pack(q, space.q, p.notes.q, p.notes.any, stream);
     if (failure == nullptr)
-        failure = pack(v, space.v, stream);
-    if (failure == nullptr && addend != kNoBias)
+        failure = pack(k, space.k, p.notes.k, p.notes.any, stream);
+    if (failure == nullptr)
+        failure = pack(v, space.v, p.notes.v, p.notes.any, stream);
+    if (failure == nullptr && masks)
         failure = findBlockIds(p, stream);
-    return failure != nullptr ? failure : launchForward(p, addend, stream);
+    if (failure == nullptr)
+        failure = launchForward(p, addend, stream);
+    if (failure != nullptr || !masks)
+        return failure;
+    MEGAGRAPH_LAUNCH(spreadForward, p.queryBlocks * p.heads, kTile, int64_t(sizeof(SharedTables)), stream, p);
+    return launchFailure();
 }
 
 } // namespace
@@ -219,7 +245,8 @@ int32_t packHeads(const MegagraphCudaView* x, void* packed, void* stream, Megagr
     MEGAGRAPH_CUDA_CHECK(checkHeads(op, x->heads, x->dim, error))
     MEGAGRAPH_CUDA_CHECK(checkView(op, "x", x, x->rows, x->heads, x->dim, error))
     MEGAGRAPH_CUDA_CHECK(checkPointer(op, "packed", packed, packedBytes(x->rows, x->heads, x->dim), error))
-    return finished(error, op, pack(*x, static_cast<unsigned char*>(packed), static_cast<Stream>(stream)));
+    return finished(error, op,
+                    pack(*x, static_cast<unsigned char*>(packed), nullptr, nullptr, static_cast<Stream>(stream)));
 }
 
 int64_t attentionForwardWorkspace(const MegagraphCudaShape* shape)
@@ -394,15 +421,23 @@ int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaVi
     p.tableRows = classes > 0 ? space.tableRows : nullptr;
     p.turns = space.turns;
     p.ticket = space.ticket;
+    const bool masks = addendOf(bias) != kNoBias;
+    p.notes = masks ? space.notes : Notes{};
+    p.tableSums = classes > 0 ? tablePartials : nullptr;
     const char* failure = clearBytes(space.turns, (shape->heads * p.queryBlocks + 1) * 4, queue);
+    if (failure == nullptr && masks)
+        failure = clearBytes(space.notes.q, space.notesBytes, queue);
     const MegagraphCudaView* inputs[] = {q, k, v, dO};
     unsigned char* panels[] = {space.q, space.k, space.v, space.dO};
+    uint32_t* notes[] = {p.notes.q, p.notes.k, p.notes.v, p.notes.dO};
     for (int i = 0; i < 4 && failure == nullptr; ++i)
-        failure = pack(*inputs[i], panels[i], queue);
-    const RowStatsParams stats{lse, delta, shape->queries, p.packedQueryBlocks * kTile, shape->heads, space.rowStats};
+        failure = pack(*inputs[i], panels[i], notes[i], p.notes.any, queue);
+    const RowStatsParams stats{lse,          delta,          shape->queries, p.packedQueryBlocks * kTile,
+                               shape->heads, space.rowStats, p.notes.lse,    p.notes.delta,
+                               p.notes.any};
     MEGAGRAPH_LAUNCH(fillRowStats, (stats.paddedRows * stats.heads + kThreads - 1) / kThreads, kThreads, 0, queue,
                      stats);
-    if (failure == nullptr && addendOf(bias) != kNoBias)
+    if (failure == nullptr && masks)
         failure = findBlockIds(p, queue);
     if (failure == nullptr)
         failure = launchBackward80(p, addendOf(bias), queue);
@@ -410,6 +445,11 @@ int32_t attentionBackward(const MegagraphCudaShape* shape, const MegagraphCudaVi
         const int64_t keyTile = backwardKeys80(shape->dim), tiles = (shape->keys + keyTile - 1) / keyTile;
         MEGAGRAPH_LAUNCH(addTableRows, (shape->heads * classes + kThreads - 1) / kThreads, kThreads, 0, queue,
                          space.tableRows, tiles, shape->heads, classes, tablePartials);
+        failure = launchFailure();
+    }
+    if (failure == nullptr && masks) {
+        MEGAGRAPH_LAUNCH(spreadQueries, p.queryBlocks * p.heads, kTile, int64_t(sizeof(SharedTables)), queue, p);
+        MEGAGRAPH_LAUNCH(spreadKeys, int64_t(p.keyBlocks) * p.heads, kTile, int64_t(sizeof(SharedTables)), queue, p);
         failure = launchFailure();
     }
     return finished(error, op, failure);

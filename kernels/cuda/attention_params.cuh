@@ -35,6 +35,12 @@ struct Mask {
     float keepScale;
 };
 
+/// Rows with a value that is not finite (attention_spread.cuh): two words per 64-row block and head each. any: one
+/// word.
+struct Notes {
+    uint32_t *q, *k, *v, *dO, *lse, *delta, *any;
+};
+
 struct DenseParams {
     int64_t queries, keys, queryOffset, keyOffset;
     int32_t heads, dim, headOffset, keyBlocks; // keyBlocks: of 64, as queryBlocks
@@ -63,6 +69,8 @@ struct DenseParams {
     float *dq, *dk, *dv;
     float* tableRows;        // [heads, key tiles, classes], or null: frozen
     int32_t *ticket, *turns; // 1 and [heads, queryBlocks], zero at the start
+    double* tableSums;       // [heads, classes], or null
+    Notes notes;             // null pointers in problems that mask nothing
 };
 
 enum TilePath : int32_t { kSkip = 0, kUniform = 1, kClasses = 2 };

@@ -14,7 +14,21 @@ struct PackParams {
     int64_t rows, rowStride, headStride, blocks; // blocks: packed 64-row blocks per head
     int32_t heads, dim, type;
     unsigned char* packed;
+    uint32_t *notes, *any; // rows with a value that is not finite, which is then packed as 0; null: packed as it is
 };
+
+/// Notes row `row` of a block.
+__device__ __forceinline__ void noteRow(uint32_t* notes, uint32_t* any, int64_t block, int row)
+{
+    atomicOr(notes + 2 * block + (row >> 5), 1u << (row & 31));
+    atomicOr(any, 1u);
+}
+/// Zero in place of halves that are not finite.
+__device__ __forceinline__ uint32_t finiteHalves(uint32_t word)
+{
+    const uint32_t low = (word & 0x7F80u) == 0x7F80u ? 0u : word & 0xFFFFu;
+    return (word >> 16 & 0x7F80u) == 0x7F80u ? low : low | (word & 0xFFFF0000u);
+}
 
 __device__ __forceinline__ float packValue(const PackParams& p, int64_t at)
 {
@@ -42,6 +56,17 @@ template <int D> __global__ void __launch_bounds__(kThreads) packPanels(const Pa
                 words[i] = packBf16(low, high);
             }
         }
+        if (p.notes != nullptr) {
+            bool finite = true;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const uint32_t kept = finiteHalves(words[i]);
+                finite = finite && kept == words[i];
+                words[i] = kept;
+            }
+            if (!finite)
+                noteRow(p.notes, p.any, int64_t(head) * p.blocks + block, row);
+        }
         *reinterpret_cast<uint4*>(to + panelOffset<D>(row, chunk)) = make_uint4(words[0], words[1], words[2], words[3]);
     }
 }
@@ -52,7 +77,8 @@ struct RowStatsParams {
     const float *lse, *delta; // [heads, rows]
     int64_t rows, paddedRows;
     int32_t heads;
-    float2* stats; // [heads, paddedRows]
+    float2* stats;                         // [heads, paddedRows]
+    uint32_t *lseNotes, *deltaNotes, *any; // as PackParams
 };
 __global__ void __launch_bounds__(kThreads) fillRowStats(const RowStatsParams p)
 {
@@ -61,9 +87,19 @@ __global__ void __launch_bounds__(kThreads) fillRowStats(const RowStatsParams p)
         return;
     const int64_t head = index / p.paddedRows, row = index % p.paddedRows;
     const float lse = row < p.rows ? readGlobal(p.lse + head * p.rows + row) : negativeInfinity();
-    const bool empty = lse == negativeInfinity();
-    p.stats[index] = make_float2(empty ? -negativeInfinity() : lse * kLog2e,
-                                 empty ? 0.0f : readGlobal(p.delta + head * p.rows + row));
+    bool empty = lse == negativeInfinity();
+    float delta = empty ? 0.0f : readGlobal(p.delta + head * p.rows + row);
+    if (p.lseNotes != nullptr && !empty) {
+        const bool lseFinite = lse - lse == 0.0f, deltaFinite = delta - delta == 0.0f;
+        const int64_t block = index / kTile;
+        if (!lseFinite)
+            noteRow(p.lseNotes, p.any, block, int(index % kTile));
+        if (!deltaFinite)
+            noteRow(p.deltaNotes, p.any, block, int(index % kTile));
+        empty = !lseFinite;
+        delta = lseFinite && deltaFinite ? delta : 0.0f;
+    }
+    p.stats[index] = make_float2(empty ? -negativeInfinity() : lse * kLog2e, delta);
 }
 
 struct BlockIdsParams {

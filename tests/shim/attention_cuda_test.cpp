@@ -386,6 +386,70 @@ TEST(CudaAttention, HoldsAtExtremeTablesAndScores)
     expectReference(big, all, all, out);
 }
 
+/// Values of tokens outside of `reach` keep their bits; o (or dq) of `token` is not a number, of all in reach if they
+/// read it.
+void expectStaysInside(const Problem& clean, const std::vector<bool>& reach, int64_t token, const Options& options,
+                       const std::vector<float>& values = {std::numeric_limits<float>::quiet_NaN()})
+{
+    const Range all{0, clean.world->tokens};
+    const int64_t width = int64_t(clean.heads) * clean.dim;
+    const Outputs expected = run(clean, all, all, options);
+    for (const float value : values) {
+        for (int which = 0; which < (options.backward ? 4 : 3); ++which) {
+            SCOPED_TRACE("tensor " + std::to_string(which) + ", value " + std::to_string(value));
+            Problem bad = clean;
+            std::vector<float>* const tensors[] = {&bad.q, &bad.k, &bad.v, &bad.dO};
+            (*tensors[which])[size_t(token * width + 1)] = value;
+            const Outputs got = runInAllOrders(bad, all, all, options, 0);
+            for (int64_t t = 0; t < all.size(); ++t) {
+                const auto same = [&](const std::vector<float>& a, const std::vector<float>& b) {
+                    return a.empty() ||
+                           std::memcmp(&a[size_t(t * width)], &b[size_t(t * width)], size_t(width) * 4) == 0;
+                };
+                if (!reach[size_t(t)]) {
+                    EXPECT_TRUE(same(got.o, expected.o) && same(got.dq, expected.dq) && same(got.dk, expected.dk) &&
+                                same(got.dv, expected.dv))
+                        << "token " << t;
+                }
+                const std::vector<float>& readers = which == 3 ? got.dq : got.o;
+                if (t == token || (reach[size_t(t)] && (which == 1 || which == 2))) {
+                    EXPECT_TRUE(std::isnan(readers[size_t(t * width)])) << "token " << t;
+                }
+            }
+            if (options.backward) {
+                EXPECT_TRUE(std::isnan(got.dk[size_t(token * width)]) && std::isnan(got.table[size_t(0)]))
+                    << "own class";
+            }
+        }
+    }
+}
+
+TEST(CudaAttention, NotANumberStaysWithItsReadersInsideATile)
+{
+    World pack = makeWorld(100, 2, 1, false, 9);
+    kernels::testing::cutIntoSegments(pack, {30, 64, 66, 100});
+    const World apart = makeWorld(100, 2, 3, false, 9);
+    std::vector<bool> samePack(100), sameComponent(100);
+    for (size_t t = 0; t < 100; ++t) {
+        samePack[t] = pack.segment[t] == pack.segment[40];
+        sameComponent[t] = apart.component[t] == apart.component[50];
+    }
+    for (const Storage storage : {Storage::Planes, Storage::Lists}) {
+        Options options;
+        options.storage = storage;
+        expectStaysInside(problemOf(pack, 1, 16, true, 3), samePack, 40, options);
+        Problem p = problemOf(apart, 1, 16, true, 4);
+        p.table[size_t(apart.hops + 2)] = -std::numeric_limits<float>::infinity(); // unreachable
+        expectStaysInside(p, sameComponent, 50, options);
+    }
+    const float infinity = std::numeric_limits<float>::infinity();
+    expectStaysInside(problemOf(pack, 1, 128, true, 3), samePack, 40, {}, {-infinity});
+    const Path path(90);
+    Options options;
+    options.backward = false;
+    expectStaysInside(problemOf(pack, 1, 64, true, 3), samePack, 40, options, {infinity});
+}
+
 TEST(CudaAttention, ReadsStridedFloatsAndFrozenTables)
 {
     const World w = makeWorld(100, 2, 2, false, 2);

@@ -148,7 +148,7 @@ template <int D, bool kSwizzled> double errorOfPanels(int dim, int rowA, int row
     shim::Buffer<float> da(a, "a", true), db(b, "b", true), d(128, "d");
     shim::Buffer<unsigned char> panelsA(size_t(kBlockBytes<D>), "panels a"),
         panelsB(size_t(kBlockBytes<D>), "panels b");
-    PackParams p{da.data(), rows, dim, dim, 1, 1, dim, MegagraphCudaFloat, panelsA.data()};
+    PackParams p{da.data(), rows, dim, dim, 1, 1, dim, MegagraphCudaFloat, panelsA.data(), nullptr, nullptr};
     MEGAGRAPH_LAUNCH(packPanels<D>, 1, kThreads, 0, kStream, p);
     p.data = db.data();
     p.packed = panelsB.data();
