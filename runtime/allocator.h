@@ -2,7 +2,7 @@
 // Counting CPU allocator: replaces LibTorch's own, counts every request rounded up to 64 B per memory category, keeps the
 // exact peak, and enforces a budget by throwing c10::OutOfMemoryError (planner design, 1.1). Blocks of 2 MiB and more start on a
 // huge page, ask the system for huge pages and count as what was requested; freed ones are kept for the next request of their
-// size, and given back when a new large block would lift them and what is in use over the counted peak. Who asks is told by a
+// size, and given back when a charge would lift them and what is in use over the counted peak. Who asks is told by a
 // thread-local MemoryScope. Counters are shared by all threads under one mutex; scopes belong to their thread.
 #pragma once
 

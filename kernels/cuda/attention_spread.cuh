@@ -74,22 +74,35 @@ __device__ __forceinline__ SpreadPair spreadPair(const DenseParams& p, const Sha
         (pair.edge < 0 || readGlobal(p.edges.values + head * p.edges.edges + pair.edge) != negativeInfinity());
     return pair;
 }
-__device__ __forceinline__ const SharedTables* spreadTables(const DenseParams& p, int head)
+/// The row (or key) of a thread.
+struct SpreadPlace {
+    int head, row;
+    int64_t block, token;
+    const SharedTables* tables;
+};
+/// False, for the whole launch: nothing was noted.
+__device__ __forceinline__ bool spreadPlace(const DenseParams& p, SpreadPlace& at)
 {
+    if (readGlobal(p.notes.any) == 0)
+        return false;
     auto* tables = reinterpret_cast<SharedTables*>(dynamicShared());
+    at.head = int(blockIdx.x % unsigned(p.heads));
+    at.row = int(threadIdx.x);
+    at.block = blockIdx.x / unsigned(p.heads);
+    at.token = at.block * kTile + at.row;
+    at.tables = tables;
     if (threadIdx.x < 32)
-        fillTables(p, head, int(threadIdx.x), tables);
+        fillTables(p, at.head, int(threadIdx.x), tables);
     __syncthreads();
-    return tables;
+    return true;
 }
 
 __global__ void __launch_bounds__(kTile) spreadForward(const __grid_constant__ DenseParams p)
 {
-    if (readGlobal(p.notes.any) == 0)
+    SpreadPlace place;
+    if (!spreadPlace(p, place))
         return;
-    const int head = int(blockIdx.x % unsigned(p.heads)), row = int(threadIdx.x);
-    const int64_t block = blockIdx.x / unsigned(p.heads), query = block * kTile + row;
-    const SharedTables* tables = spreadTables(p, head);
+    const auto [head, row, block, query, tables] = place;
     bool byKey = false, byValue = false;
     for (int64_t keyBlock = 0; keyBlock < p.keyBlocks; ++keyBlock) {
         const uint64_t keys = notedRows(p.notes.k, p.packedKeyBlocks, head, keyBlock),
@@ -138,11 +151,10 @@ __device__ __forceinline__ SpreadRows spreadRows(const DenseParams& p, int head,
 /// dq.
 __global__ void __launch_bounds__(kTile) spreadQueries(const __grid_constant__ DenseParams p)
 {
-    if (readGlobal(p.notes.any) == 0)
+    SpreadPlace place;
+    if (!spreadPlace(p, place))
         return;
-    const int head = int(blockIdx.x % unsigned(p.heads)), row = int(threadIdx.x);
-    const int64_t block = blockIdx.x / unsigned(p.heads), query = block * kTile + row;
-    const SharedTables* tables = spreadTables(p, head);
+    const auto [head, row, block, query, tables] = place;
     const SpreadRows rows = spreadRows(p, head, block);
     const bool own = ((rows.p | rows.dS) >> row & 1) != 0; // then any key that it reads
     bool bad = false;
@@ -164,11 +176,10 @@ __global__ void __launch_bounds__(kTile) spreadQueries(const __grid_constant__ D
 /// dk, dv, the table's sums and the edge values' gradient. One thread per key.
 __global__ void __launch_bounds__(kTile) spreadKeys(const __grid_constant__ DenseParams p)
 {
-    if (readGlobal(p.notes.any) == 0)
+    SpreadPlace place;
+    if (!spreadPlace(p, place))
         return;
-    const int head = int(blockIdx.x % unsigned(p.heads)), column = int(threadIdx.x);
-    const int64_t block = blockIdx.x / unsigned(p.heads), key = block * kTile + column;
-    const SharedTables* tables = spreadTables(p, head);
+    const auto [head, column, block, key, tables] = place;
     const uint64_t keys = notedRows(p.notes.k, p.packedKeyBlocks, head, block),
                    values = notedRows(p.notes.v, p.packedKeyBlocks, head, block);
     const bool ownKey = (keys >> column & 1) != 0, ownValue = (values >> column & 1) != 0;
